@@ -1,0 +1,2 @@
+//! The command `dpsgd`.
+fn main() {}

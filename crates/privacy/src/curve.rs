@@ -1,0 +1,395 @@
+//! Questions about a trade-off function, answered with certified ends.
+//!
+//! Everything a user asks for (δ, ε, β, µ, the curve) is derived here from one primitive: the
+//! point of a symmetric trade-off function f where it has slope −e^ε.
+
+use crate::error::{PrivacyError, require};
+use crate::gaussian;
+use crate::interval::Interval;
+
+/// The test that accuses when the likelihood ratio exceeds e^ε, at one ε ≥ 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// ε, the threshold.
+    pub epsilon: f64,
+    /// δ(ε) = 1 − β − e^ε·α.
+    pub delta: Interval,
+    /// The false-alarm rate.
+    pub alpha: Interval,
+    /// The miss rate.
+    pub beta: Interval,
+}
+
+/// A symmetric trade-off function f with f(0) = 1, known through its supporting lines.
+pub trait Curve {
+    /// δ(ε) of the worse of the two directions, for ε ≥ 0.
+    ///
+    /// # Guarantee
+    /// `upper` is at least sup over events S of P(S) − e^ε·Q(S) and the same with P, Q exchanged;
+    /// `lower` is at most that.
+    fn delta(&self, epsilon: f64) -> Result<Interval, PrivacyError>;
+
+    /// The point of f with a supporting line of slope −e^ε, for ε ≥ 0.
+    ///
+    /// # Guarantee
+    /// The curve passes through some (α, β) inside the two intervals, and the line through it with
+    /// slope −e^ε lies below the curve.
+    fn point(&self, epsilon: f64) -> Result<Point, PrivacyError>;
+
+    /// [`delta`](Self::delta) with an error refused where it is not a number ≥ 0.
+    fn delta_at(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
+        require(epsilon >= 0.0 && epsilon.is_finite(), "epsilon", epsilon, "a number of at least 0")?;
+        self.delta(epsilon)
+    }
+
+    /// The smallest ε with δ(ε) ≤ `delta`.
+    ///
+    /// # Guarantee
+    /// The run is (`upper`, `delta`)-DP, and not (ε, `delta`)-DP for any ε below `lower`, where
+    /// the bound that is computed is itself tight.
+    fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
+        require(delta > 0.0 && delta < 1.0, "delta", delta, "above 0 and below 1")?;
+        epsilon_of(&|e| self.delta(e), delta)
+    }
+
+    /// f(α), the miss rate of the best attack with false-alarm rate α. The lower end is the
+    /// guarantee.
+    fn beta(&self, alpha: f64) -> Result<Interval, PrivacyError> {
+        require((0.0..=1.0).contains(&alpha), "alpha", alpha, "between 0 and 1")?;
+        beta_of(&|e| self.point(e), alpha)
+    }
+
+    /// The smallest µ with f(α) ≥ G_µ(α) for every α with α ≥ `smallest` and f(α) ≥ `smallest`.
+    ///
+    /// # Guarantee
+    /// f ≥ G_`upper` on that range. Between two computed points the curve lies above their
+    /// supporting lines, and a convex G_µ that lies below the lines where they meet lies below
+    /// them everywhere; so nothing is assumed between the points. The price is an upper end that
+    /// can be a few parts in 10⁵ above the truth when f is itself almost Gaussian.
+    fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {
+        require(smallest > 0.0 && smallest < 0.5, "smallest", smallest, "above 0 and below 0.5")?;
+        mu_of(&|e| self.point(e), smallest)
+    }
+
+    /// [`mu`](Self::mu) on the widest range that is stated by default: error rates from 1e-6 on, or
+    /// from a thousandth of the rate at slope −1 on when the run leaks so much that this is smaller.
+    fn mu_on_default_range(&self) -> Result<(Interval, f64), PrivacyError> {
+        let zero = self.point(0.0)?;
+        if zero.alpha.lower < 1e-290 {
+            // Nothing is hidden; say how much is known to leak and promise nothing.
+            let lower = gaussian::mu_through(zero.alpha.upper, zero.beta).lower;
+            return Ok((Interval { lower, upper: f64::INFINITY }, zero.alpha.upper));
+        }
+        let smallest = (1e-3 * zero.alpha.lower).min(1e-6);
+        Ok((self.mu(smallest)?, smallest))
+    }
+}
+
+/// Root finding on ln δ, then both ends are proved by evaluation.
+pub(crate) fn epsilon_of(
+    delta: &dyn Fn(f64) -> Result<Interval, PrivacyError>,
+    target: f64,
+) -> Result<Interval, PrivacyError> {
+    let at_zero = delta(0.0)?;
+    if at_zero.upper <= target {
+        return Ok(Interval::exact(0.0));
+    }
+    let logarithm = |d: Interval| (d.middle().max(f64::MIN_POSITIVE) / target).ln();
+    // A bracket by doubling; beyond 1e15 the run hides nothing.
+    let (mut low, mut at_low) = (0.0, logarithm(at_zero));
+    let mut high = 1.0;
+    let mut at_high;
+    loop {
+        let d = delta(high)?;
+        at_high = logarithm(d);
+        if at_high <= 0.0 && d.upper <= target {
+            break;
+        }
+        if at_high > 0.0 {
+            (low, at_low) = (high, at_high);
+        }
+        high *= 2.0;
+        if high > 1e15 {
+            return Ok(Interval::new(low, f64::INFINITY));
+        }
+    }
+    // Illinois' variant of false position: superlinear and never leaves the bracket.
+    let mut side = 0;
+    let mut root = 0.5 * (low + high);
+    for _ in 0..80 {
+        if at_low <= 0.0 {
+            root = low;
+            break;
+        }
+        let next = (low * at_high - high * at_low) / (at_high - at_low);
+        root = if next > low && next < high { next } else { 0.5 * (low + high) };
+        let value = logarithm(delta(root)?);
+        if value.abs() < 1e-13 || high - low < 1e-14 * high {
+            break;
+        }
+        if value > 0.0 {
+            (low, at_low) = (root, value);
+            if side == 1 {
+                at_high *= 0.5;
+            }
+            side = 1;
+        } else {
+            (high, at_high) = (root, value);
+            if side == -1 {
+                at_low *= 0.5;
+            }
+            side = -1;
+        }
+    }
+    let here = delta(root)?;
+    let ahead = root + 1e-5 * root.max(1e-9);
+    let slope = ((logarithm(delta(ahead)?) - logarithm(here)) / (ahead - root)).abs();
+    let relative = here.width() / target + 1e-14;
+    let first = (relative / slope.max(1e-300)).clamp(4e-16 * root, 1e-2 * root.max(1e-9));
+    Ok(Interval {
+        lower: proved(root, -first, |e| Ok(delta(e)?.lower >= target))?.unwrap_or(0.0),
+        upper: proved(root, first, |e| Ok(delta(e)?.upper <= target))?.unwrap_or(f64::INFINITY),
+    })
+}
+
+/// The first of start, start + step, start + 2·step, … that satisfies `holds`.
+fn proved(
+    start: f64,
+    step: f64,
+    holds: impl Fn(f64) -> Result<bool, PrivacyError>,
+) -> Result<Option<f64>, PrivacyError> {
+    let mut step = step;
+    let mut value = start;
+    for _ in 0..40 {
+        if value < 0.0 {
+            return Ok(None);
+        }
+        if holds(value)? {
+            return Ok(Some(value));
+        }
+        value = start + step;
+        step *= 2.0;
+    }
+    Ok(None)
+}
+
+pub(crate) fn beta_of(
+    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    alpha: f64,
+) -> Result<Interval, PrivacyError> {
+    if alpha == 0.0 {
+        return Ok(Interval::exact(1.0));
+    }
+    if alpha == 1.0 {
+        return Ok(Interval::exact(0.0));
+    }
+    let zero = point(0.0)?;
+    if alpha <= zero.alpha.middle() {
+        // Slope below −1: the point itself.
+        across(point, zero, alpha, |p| p.alpha, |p| p.beta, |p, a| 1.0 - p.delta.upper - p.epsilon.exp() * a)
+    } else if alpha >= zero.beta.middle() {
+        // By symmetry the mirrored point: f(β_ε) = α_ε.
+        across(
+            point,
+            zero,
+            alpha,
+            |p| p.beta,
+            |p| p.alpha,
+            |p, a| (1.0 - p.delta.upper - a) * (-p.epsilon).exp(),
+        )
+    } else {
+        // The stretch of slope −1, where the likelihood ratio is one.
+        let total =
+            Interval { lower: 1.0 - zero.delta.upper, upper: (zero.alpha.upper + zero.beta.upper).min(1.0) };
+        Ok(Interval { lower: (total.lower - alpha).max(0.0), upper: (total.upper - alpha).max(0.0) })
+    }
+}
+
+/// Finds two thresholds around `given` (a value of `from`, monotone in ε) and bounds the curve
+/// between them: below by monotonicity and by the supporting line, above by monotonicity.
+fn across(
+    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    zero: Point,
+    given: f64,
+    from: impl Fn(&Point) -> Interval,
+    to: impl Fn(&Point) -> Interval,
+    line: impl Fn(&Point, f64) -> f64,
+) -> Result<Interval, PrivacyError> {
+    // `from` falls with ε on the α side and rises on the β side; `distance` falls on both.
+    let rising = from(&zero).middle() < given;
+    let distance = |p: &Point| {
+        let value = from(p).middle();
+        if rising {
+            // 1 − β is the small quantity when α is close to 1.
+            ((1.0 - value).max(1e-320) / (1.0 - given).max(1e-320)).ln()
+        } else {
+            (value.max(1e-320) / given).ln()
+        }
+    };
+    let mut low = zero;
+    let mut high = point(1.0)?;
+    while distance(&high) > 0.0 {
+        low = high;
+        if high.epsilon > 1e15 {
+            return Ok(Interval::new(0.0, 1.0 - given));
+        }
+        high = point(2.0 * high.epsilon)?;
+    }
+    let (mut at_low, mut at_high) = (distance(&low), distance(&high));
+    let mut side = 0;
+    for _ in 0..80 {
+        if high.epsilon - low.epsilon < 1e-13 * high.epsilon || at_low <= 0.0 || at_high == 0.0 {
+            break;
+        }
+        let next = (low.epsilon * at_high - high.epsilon * at_low) / (at_high - at_low);
+        let next =
+            if next > low.epsilon && next < high.epsilon { next } else { 0.5 * (low.epsilon + high.epsilon) };
+        let middle = point(next)?;
+        let value = distance(&middle);
+        if value > 0.0 {
+            (low, at_low) = (middle, value);
+            if side == 1 {
+                at_high *= 0.5;
+            }
+            side = 1;
+        } else {
+            (high, at_high) = (middle, value);
+            if side == -1 {
+                at_low *= 0.5;
+            }
+            side = -1;
+        }
+        if value.abs() < 1e-13 {
+            break;
+        }
+    }
+    let root = if at_low.abs() < at_high.abs() { low } else { high };
+    // Points just left and right of the root, certified to lie on their side.
+    let step = ((from(&root).width() / given.min(1.0 - given).max(1e-300)).max(1e-15) * 4.0)
+        .clamp(1e-14 * (1.0 + root.epsilon), 0.1);
+    let before = proved_point(point, root.epsilon, -step, |p| {
+        if rising { from(p).upper <= given } else { from(p).lower >= given }
+    })?;
+    let after = proved_point(point, root.epsilon, step, |p| {
+        if rising { from(p).lower >= given } else { from(p).upper <= given }
+    })?;
+    // On the α side the curve at `given` is above the value at the larger α (before) and below
+    // the value at the smaller (after); on the β side the roles are exchanged.
+    let (under, over) = if rising { (after, before) } else { (before, after) };
+    let mut lower = line(&root, given).max(0.0);
+    let mut upper = 1.0 - given;
+    if let Some(p) = under {
+        lower = lower.max(to(&p).lower);
+    }
+    if let Some(p) = over {
+        upper = upper.min(to(&p).upper);
+    }
+    Ok(Interval::new(lower.min(upper), upper))
+}
+
+fn proved_point(
+    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    start: f64,
+    mut step: f64,
+    holds: impl Fn(&Point) -> bool,
+) -> Result<Option<Point>, PrivacyError> {
+    let mut epsilon = start;
+    for _ in 0..30 {
+        let p = point(epsilon.max(0.0))?;
+        if holds(&p) {
+            return Ok(Some(p));
+        }
+        if epsilon < 0.0 {
+            return Ok(None);
+        }
+        epsilon = start + step;
+        step *= 4.0;
+    }
+    Ok(None)
+}
+
+/// Points computed at most for one µ.
+const MOST_POINTS: usize = 128;
+
+/// Refines supporting lines where the Gaussian through their meeting point has the largest µ.
+pub(crate) fn mu_of(
+    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    smallest: f64,
+) -> Result<Interval, PrivacyError> {
+    let zero = point(0.0)?;
+    if zero.alpha.lower <= smallest {
+        return Err(PrivacyError::Argument {
+            name: "smallest",
+            given: smallest,
+            allowed: "below the false-alarm rate at slope −1, or the range is empty",
+        });
+    }
+    // Stretches between neighbouring points with the µ their lines allow.
+    let mut points = vec![zero];
+    let mut epsilon = 0.25;
+    while points[points.len() - 1].alpha.lower > smallest && epsilon < 1e15 {
+        points.push(point(epsilon)?);
+        epsilon = (1.5 * epsilon).max(epsilon + 0.25);
+    }
+    let below = |p: &Point| {
+        if p.alpha.lower >= smallest && p.beta.lower >= smallest {
+            gaussian::mu_through(p.alpha.upper, p.beta).lower
+        } else {
+            0.0
+        }
+    };
+    let above = |p: &Point, next: &Point| {
+        // A stretch wholly outside the range; the one before it reaches the end of the range.
+        if p.alpha.upper < smallest {
+            return 0.0;
+        }
+        let (alpha, beta) = meeting_point(p, next, smallest);
+        gaussian::mu_through(alpha, Interval::exact(beta.max(0.0))).upper
+    };
+    let mut bounds: Vec<f64> = points.windows(2).map(|w| above(&w[0], &w[1])).collect();
+    let mut lower = points.iter().map(below).fold(0.0, f64::max);
+    // On the stretch of slope −1 the largest µ is at its ends: the first point and its mirror.
+    let middle_stretch = gaussian::mu_through(zero.alpha.lower, zero.beta).upper;
+    loop {
+        let (widest, upper) = bounds
+            .iter()
+            .copied()
+            .enumerate()
+            .fold((0, 0.0), |best, (i, mu)| if mu > best.1 { (i, mu) } else { best });
+        let result = Interval::new(lower, upper.max(middle_stretch));
+        let (p, next) = (points[widest], points[(widest + 1).min(points.len() - 1)]);
+        let gap = next.epsilon - p.epsilon;
+        if upper <= lower * (1.0 + 1e-6) || points.len() >= MOST_POINTS || gap < 1e-9 * next.epsilon {
+            return Ok(result);
+        }
+        // Aim at the end of the range when it lies between the two.
+        let share = if next.alpha.upper < smallest {
+            let (a, b) = (p.alpha.middle().ln(), next.alpha.middle().max(1e-320).ln());
+            ((a - smallest.ln()) / (a - b)).clamp(0.02, 0.98)
+        } else {
+            0.5
+        };
+        let middle = point(p.epsilon + share * gap)?;
+        lower = lower.max(below(&middle));
+        points.insert(widest + 1, middle);
+        bounds[widest] = above(&p, &middle);
+        bounds.insert(widest + 1, above(&middle, &next));
+    }
+}
+
+/// Where the supporting lines of two neighbouring points meet, or where the line of the first
+/// leaves the range.
+fn meeting_point(p: &Point, next: &Point, smallest: f64) -> (f64, f64) {
+    // β = 1 − δ_p − e^{ε_p}·α = 1 − δ_n − e^{ε_n}·α.
+    let rise = (p.delta.upper - next.delta.upper).max(0.0);
+    let slopes = next.epsilon.exp() - p.epsilon.exp();
+    let alpha = (rise / slopes).max(smallest);
+    let line = |q: &Point| 1.0 - q.delta.upper - q.epsilon.exp() * alpha;
+    // Both are lower bounds on the curve; so is the miss rate of the first point, which has the
+    // larger α.
+    let mut beta = line(p).max(line(next));
+    if alpha <= p.alpha.lower {
+        beta = beta.max(p.beta.lower);
+    }
+    (alpha, beta)
+}

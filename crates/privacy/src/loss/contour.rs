@@ -1,0 +1,258 @@
+//! Inversion of the moment function along a vertical line, with every error bounded.
+//!
+//! For Y the privacy loss of the whole run, M(z) = E_P[e^{zY}] and Re z = c > 0,
+//!
+//! ```text
+//! δ(ε)   = (1/2πi) ∫ M(z) e^{−zε}     / (z(z+1)) dz
+//! P[Y>ε] = (1/2πi) ∫ M(z) e^{−zε}     / z        dz      (c < 0: −P[Y≤ε])
+//! Q[Y>ε] = (1/2πi) ∫ M(z) e^{−(z+1)ε} / (z+1)    dz      (c > −1)
+//! ```
+//!
+//! by the trapezoidal rule with step h = 2π/L. Errors:
+//! * aliasing: the rule returns Σ_n e^{cnL}·F(ε + nL) exactly; all terms are positive, the left
+//!   ones are at most e^{−c|n|L}, the right ones are bounded by Chernoff at a second point c';
+//! * truncation: past the last node |M| is bounded on the whole rest of the line by
+//!   [`Line::ln_envelope`];
+//! * quadrature and rounding of M: carried by [`Line::ln_phi`].
+//!
+//! An atom of Y at 0 is taken out of the integrand and put back in closed form.
+
+use num_complex::Complex64;
+
+use super::factor::{Cumulants, Factor, Line};
+use crate::error::PrivacyError;
+use crate::interval::Interval;
+
+/// ln of the size, relative to the result, to which every error is pushed.
+const WANTED: f64 = -31.0;
+/// Nodes on the line at most.
+const MOST_NODES: usize = 1 << 14;
+
+#[derive(Debug)]
+pub(crate) struct Contour {
+    c: f64,
+    period: f64,
+    total: Cumulants,
+    /// φ(t_j)^T less the atom, and the bound on its error.
+    values: Vec<(Complex64, f64)>,
+    ln_atom: f64,
+    /// Bounds on ∫ |φ^T − atom|·t^{−1} and ·t^{−2} past the last node.
+    rest: (f64, f64),
+    /// Points c' right and left of c with ln M(c').
+    right: Vec<(f64, f64)>,
+    left: Vec<(f64, f64)>,
+}
+
+/// Sum of the cumulants of all factors at c.
+pub(crate) fn cumulants(factors: &[Factor], c: f64) -> Cumulants {
+    let mut total = Cumulants::default();
+    for factor in factors {
+        total += factor.cumulants(c);
+    }
+    total
+}
+
+#[derive(Clone, Copy)]
+enum Kernel {
+    Delta,
+    UpperP,
+    UpperQ,
+}
+
+impl Contour {
+    /// A line through c, for the thresholds ε whose saddle point is near c.
+    pub(crate) fn new(factors: &[Factor], c: f64) -> Result<Self, PrivacyError> {
+        let total = cumulants(factors, c);
+        let epsilon = total.mean;
+        let spread = total.variance.sqrt().max(1e-150);
+        // ln of the size of what is computed, up to a factor near one.
+        let size =
+            total.ln_m - c * epsilon - (c.abs() * (1.0 + c).abs().max(1.0) * spread * 2.5).max(1.0).ln();
+        let nearest = if c > 0.0 { c } else { (-c).min(1.0 + c) };
+        let mut period = 1.1 * ((-WANTED - size.min(0.0)) / nearest).max(8.6 * spread);
+        let (mut right, mut left);
+        let mut attempts = 0;
+        loop {
+            let try_points = |sign: f64| -> Vec<(f64, f64)> {
+                // e^{−(c'−c)L} must beat the growth of M: near c the growth is linear and known, so a
+                // long enough period always succeeds; for a Gaussian L/variance is best.
+                let gaussian = period / (spread * spread);
+                let close = -2.0 * WANTED / period;
+                [close.min(gaussian), (2.0 * close).min(gaussian), 0.5 * gaussian.min(8.0 * close)]
+                    .map(|distance| c + sign * distance)
+                    .map(|at| (at, cumulants(factors, at).ln_m))
+                    .to_vec()
+            };
+            right = try_points(1.0);
+            left = if c < 0.0 { try_points(-1.0) } else { Vec::new() };
+            let reached = |points: &[(f64, f64)]| {
+                points
+                    .iter()
+                    .map(|&(at, ln_m)| ln_m - at * epsilon - (at - c).abs() * period)
+                    .fold(f64::INFINITY, f64::min)
+                    < size + WANTED
+            };
+            if reached(&right) && (left.is_empty() || reached(&left)) {
+                break;
+            }
+            period *= 1.6;
+            attempts += 1;
+            if attempts > 24 {
+                return Err(not_certified("aliasing"));
+            }
+        }
+        let step = std::f64::consts::TAU / period;
+        let mut reach = 20.0 / spread;
+        for _ in 0..12 {
+            let lines: Vec<Line> = factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect();
+            let mut total = Cumulants::default();
+            lines.iter().for_each(|line| total += line.cumulants());
+            let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
+            let atom = ln_atom.exp();
+            let mut values = Vec::with_capacity(128);
+            let most = ((reach / step) as usize + 1).min(MOST_NODES);
+            let mut rest = (f64::INFINITY, f64::INFINITY);
+            for j in 0..=most {
+                let mut ln = Complex64::ZERO;
+                let mut error = 0.0;
+                for line in &lines {
+                    let (value, e) = line.ln_phi(j as f64 * step);
+                    ln += value;
+                    error += e;
+                }
+                let power = ln.exp();
+                values.push((power - atom, power.norm() * error.exp_m1()));
+                // Far enough when the envelope proves that the rest of the line is small.
+                if j % 4 == 3 && (power - atom).norm() < (WANTED + 4.0).exp() || j == most {
+                    rest = envelope_rest(&lines, (j as f64 + 0.5) * step, ln_atom);
+                    if rest.0 < WANTED.exp() {
+                        break;
+                    }
+                }
+            }
+            // δ needs the smaller of the two bounds only; the tails say themselves how wide they are.
+            let end = values.len() as f64 * step;
+            if rest.0 < WANTED.exp() || values.len() > MOST_NODES || rest.1 * end < (WANTED + 8.0).exp() {
+                return Ok(Self { c, period, total, values, ln_atom, rest, right, left });
+            }
+            reach *= 2.0;
+        }
+        Err(not_certified("truncation"))
+    }
+
+    pub(crate) fn is_right_of_zero(&self) -> bool {
+        self.c > 0.0
+    }
+
+    /// The trapezoidal sum of one kernel at ε, divided by M(c)·e^{−cε} (or e^{−(c+1)ε}), with its
+    /// error from the values and the truncation.
+    fn sum(&self, kernel: Kernel, epsilon: f64) -> (f64, f64) {
+        let step = std::f64::consts::TAU / self.period;
+        let mut sum = 0.0;
+        let mut error = 0.0;
+        for (j, &(value, value_error)) in self.values.iter().enumerate() {
+            let z = Complex64::new(self.c, j as f64 * step);
+            let k = match kernel {
+                Kernel::Delta => 1.0 / (z * (z + 1.0)),
+                Kernel::UpperP => 1.0 / z,
+                Kernel::UpperQ => 1.0 / (z + 1.0),
+            };
+            let half = if j == 0 { 0.5 } else { 1.0 };
+            let turn = Complex64::from_polar(1.0, -z.im * epsilon);
+            let size = half * value.norm() * k.norm();
+            sum += half * (value * turn * k).re;
+            error += half * value_error * k.norm() + size * f64::EPSILON * (8.0 + z.im * epsilon.abs());
+        }
+        let scale = step / std::f64::consts::PI;
+        let rest = match kernel {
+            Kernel::Delta => self.rest.1,
+            _ => self.rest.0,
+        };
+        let n = self.values.len() as f64;
+        (sum * scale, error * scale + n * f64::EPSILON * sum.abs() * scale + rest / std::f64::consts::PI)
+    }
+
+    /// ln of the bound on the aliases of a kernel whose exponent is z + `shift`.
+    fn alias(&self, points: &[(f64, f64)], epsilon: f64, shift: f64) -> f64 {
+        points
+            .iter()
+            .map(|&(at, ln_m)| {
+                let gain = (at - self.c).abs() * self.period;
+                ln_m - (at + shift) * epsilon - gain - (-(-gain).exp()).ln_1p()
+            })
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    /// `e^{ln_scale}·(sum ± error)` less the aliases, which are positive.
+    fn interval(&self, ln_scale: f64, (sum, error): (f64, f64), alias: f64, atom: f64) -> Interval {
+        let relative = (self.total.error + 8.0 * f64::EPSILON * (1.0 + ln_scale.abs())).exp_m1();
+        let scale = ln_scale.exp();
+        let spread = scale * (error + sum.abs() * relative);
+        Interval {
+            lower: (scale * sum - spread - alias + atom * (1.0 - relative)).clamp(0.0, 1.0),
+            upper: (scale * sum + spread + atom * (1.0 + relative)).clamp(0.0, 1.0),
+        }
+    }
+
+    /// δ(ε); needs c > 0 and ε ≥ 0 (where the atom adds nothing).
+    pub(crate) fn delta(&self, epsilon: f64) -> Interval {
+        let ln_scale = self.total.ln_m - self.c * epsilon;
+        let alias = self.left_of_one(self.c) + self.alias(&self.right, epsilon, 0.0).exp();
+        self.interval(ln_scale, self.sum(Kernel::Delta, epsilon), alias, 0.0)
+    }
+
+    /// P[Y ≤ ε], with full relative accuracy on a line left of 0.
+    pub(crate) fn beta(&self, epsilon: f64) -> Interval {
+        let ln_scale = self.total.ln_m - self.c * epsilon;
+        let sum = self.sum(Kernel::UpperP, epsilon);
+        // The atom at 0 lies at or below ε ≥ 0.
+        let atom = (self.total.ln_m + self.ln_atom).exp();
+        if self.c > 0.0 {
+            let alias = self.left_of_one(self.c) + self.alias(&self.right, epsilon, 0.0).exp();
+            let upper = self.interval(ln_scale, sum, alias, 0.0);
+            Interval { lower: 1.0 - upper.upper, upper: 1.0 - upper.lower }
+        } else {
+            let alias = self.left_of_one(-self.c) + self.alias(&self.left, epsilon, 0.0).exp();
+            self.interval(ln_scale, (-sum.0, sum.1), alias, atom)
+        }
+    }
+
+    /// Q[Y > ε].
+    pub(crate) fn alpha(&self, epsilon: f64) -> Interval {
+        let ln_scale = self.total.ln_m - (self.c + 1.0) * epsilon;
+        let alias = self.left_of_one(self.c + 1.0) + self.alias(&self.right, epsilon, 1.0).exp();
+        self.interval(ln_scale, self.sum(Kernel::UpperQ, epsilon), alias, 0.0)
+    }
+
+    /// Σ_{n ≥ 1} e^{−rate·n·L}, for aliases of a function that is at most one.
+    fn left_of_one(&self, rate: f64) -> f64 {
+        let r = (-rate * self.period).exp();
+        r / (1.0 - r)
+    }
+}
+
+/// ∫ (e^{envelope(t)} − atom)·t^{−1} and ·t^{−2} from `from` on, over doubling stretches; on each the
+/// decreasing envelope is taken at its left end.
+fn envelope_rest(lines: &[Line], from: f64, ln_atom: f64) -> (f64, f64) {
+    let atom = ln_atom.exp();
+    let (mut one, mut two) = (0.0, 0.0);
+    let mut t = from;
+    let mut last = (0.0, 0.0);
+    for _ in 0..200 {
+        let bound = lines.iter().map(|line| line.ln_envelope(t)).sum::<f64>().exp();
+        let excess = (bound - atom).max(0.0);
+        last = (excess * std::f64::consts::LN_2, excess / (2.0 * t));
+        one += last.0;
+        two += last.1;
+        t *= 2.0;
+        if last.0 < 1e-30 {
+            break;
+        }
+    }
+    // Past the last stretch the excess halves with every doubling (it is V/t for large t).
+    (one + 2.0 * last.0, two + 2.0 * last.1)
+}
+
+fn not_certified(why: &str) -> PrivacyError {
+    PrivacyError::NotCertified { what: "the privacy loss", why: why.to_string() }
+}

@@ -1,0 +1,404 @@
+//! The factors of the moment function M(z) = E_P[e^{zY}] of a whole run, on a vertical line.
+
+use num_complex::Complex64;
+
+use super::round::{Shape, ln_sum_exp};
+
+/// A part of the run whose losses are independent of the rest, repeated `times` times.
+#[derive(Clone, Debug)]
+pub(crate) struct Factor {
+    pub kind: Kind,
+    pub times: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// N(µ²/2, µ²): M(z) = e^{µ² z(z+1)/2}. Holds µ².
+    Gaussian(f64),
+    /// Adversary A₁: with probability q the round (or epoch) is G_µ, and A₁ knows it:
+    /// M(z) = Σ q·e^{µ² z(z+1)/2}. Lists (µ², q) with µ > 0, and Pr[µ = 0].
+    Known { parts: Vec<(f64, f64)>, untouched: f64, relative_error: f64 },
+    /// Adversary A₀.
+    Round { shape: Shape, relative_error: f64 },
+}
+
+/// ln M and the mean and variance of the loss under the tilted law, at a real c.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cumulants {
+    pub ln_m: f64,
+    pub mean: f64,
+    pub variance: f64,
+    /// Bound on the error of `ln_m`.
+    pub error: f64,
+}
+
+impl std::ops::AddAssign for Cumulants {
+    fn add_assign(&mut self, other: Self) {
+        self.ln_m += other.ln_m;
+        self.mean += other.mean;
+        self.variance += other.variance;
+        self.error += other.error;
+    }
+}
+
+/// A factor on the line Re z = c. Everything is relative to M(c): φ(t) = M(c + it)/M(c).
+pub(crate) struct Line {
+    times: f64,
+    cumulants: Cumulants,
+    body: Body,
+}
+
+enum Body {
+    Gaussian { mu_square: f64, c: f64 },
+    Known { parts: Vec<(f64, f64)>, c: f64, untouched: f64, relative_error: f64 },
+    Round(Box<RoundLine>),
+}
+
+struct RoundLine {
+    /// Nodes: loss and tilted probability.
+    y: Vec<f64>,
+    w: Vec<f64>,
+    atom: f64,
+    /// Uniform distributions (probability, width) whose mixture lies below the law of Y.
+    layers: Vec<(f64, f64)>,
+    /// Error of φ(t) from the quadrature at the largest t it was built for.
+    quadrature: f64,
+    relative_error: f64,
+    spread: f64,
+}
+
+impl Factor {
+    /// ln M(c)^times and its derivatives.
+    pub(crate) fn cumulants(&self, c: f64) -> Cumulants {
+        let one = match &self.kind {
+            Kind::Gaussian(mu_square) => gaussian(*mu_square, c),
+            Kind::Known { parts, relative_error, .. } => known(parts, *relative_error, c).0,
+            Kind::Round { shape, relative_error } => {
+                let step = shape.strip(c) * std::f64::consts::TAU / 46.0;
+                let nodes = shape.nodes(c, step);
+                let mut result = tilted(&nodes.y, &nodes.ln_q, c).0;
+                result.error += relative_error * result.ln_m.abs().min(1.0);
+                result
+            }
+        };
+        scaled(one, self.times as f64)
+    }
+
+    /// The factor on the line Re z = c, good for |Im z| ≤ `reach`, with a quadrature whose error
+    /// after all repetitions has the logarithm `ln_quality`.
+    pub(crate) fn line(&self, c: f64, reach: f64, ln_quality: f64) -> Line {
+        let (cumulants, body) = match &self.kind {
+            Kind::Gaussian(mu_square) => {
+                (gaussian(*mu_square, c), Body::Gaussian { mu_square: *mu_square, c })
+            }
+            Kind::Known { parts, untouched, relative_error } => {
+                let (cumulants, tilted) = known(parts, *relative_error, c);
+                let untouched = untouched * (-cumulants.ln_m).exp();
+                let relative_error = *relative_error;
+                (cumulants, Body::Known { parts: tilted, c, untouched, relative_error })
+            }
+            Kind::Round { shape, relative_error } => {
+                let wanted = ln_quality - (self.times as f64).ln();
+                let (cumulants, line) = round_line(shape, *relative_error, wanted, c, reach);
+                (cumulants, Body::Round(Box::new(line)))
+            }
+        };
+        Line { times: self.times as f64, cumulants: scaled(cumulants, self.times as f64), body }
+    }
+}
+
+fn scaled(one: Cumulants, times: f64) -> Cumulants {
+    Cumulants {
+        ln_m: one.ln_m * times,
+        mean: one.mean * times,
+        variance: one.variance * times,
+        error: one.error * times,
+    }
+}
+
+fn gaussian(mu_square: f64, c: f64) -> Cumulants {
+    let ln_m = 0.5 * mu_square * c * (c + 1.0);
+    Cumulants {
+        ln_m,
+        mean: 0.5 * mu_square * (2.0 * c + 1.0),
+        variance: mu_square,
+        error: 4.0 * f64::EPSILON * ln_m.abs(),
+    }
+}
+
+/// The cumulants and the tilted parts (µ², probability). What is not listed has µ = 0.
+fn known(parts: &[(f64, f64)], relative_error: f64, c: f64) -> (Cumulants, Vec<(f64, f64)>) {
+    let square = 0.5 * c * (c + 1.0);
+    let largest = parts.iter().map(|&(v, q)| square * v + q.ln()).fold(0.0, f64::max);
+    let ln_m = if largest < 30.0 {
+        parts.iter().map(|&(v, q)| q * (square * v).exp_m1()).sum::<f64>().ln_1p()
+    } else {
+        let logs: Vec<f64> = parts.iter().map(|&(v, q)| square * v + q.ln()).collect();
+        ln_sum_exp(&logs)
+    };
+    let tilted: Vec<(f64, f64)> = parts
+        .iter()
+        .map(|&(v, q)| (v, (square * v + q.ln() - ln_m).exp()))
+        .filter(|&(_, w)| w > 1e-30)
+        .collect();
+    // Given µ the loss is N(µ²(2c+1)/2, µ²) under the tilted law.
+    let half = c + 0.5;
+    let mean: f64 = tilted.iter().map(|&(v, w)| w * v * half).sum();
+    let second: f64 = tilted.iter().map(|&(v, w)| w * (v + v * v * half * half)).sum();
+    let changed: f64 = tilted.iter().map(|&(v, w)| w * (square * v).abs().min(1.0)).sum();
+    let cumulants = Cumulants {
+        ln_m,
+        mean,
+        variance: (second - mean * mean).max(0.0),
+        error: (relative_error + (parts.len() + 32) as f64 * f64::EPSILON) * changed
+            + 8.0 * f64::EPSILON * ln_m.abs(),
+    };
+    (cumulants, tilted)
+}
+
+/// The cumulants of nodes and their tilted probabilities:
+/// M(c) − 1 = Σ q·(e^{(c+1)y} − 1 − (c+1)(e^y − 1)), where the subtracted terms integrate to zero
+/// because P and Q are probabilities; no term cancels when y is small.
+fn tilted(y: &[f64], ln_q: &[f64], c: f64) -> (Cumulants, Vec<f64>) {
+    let tilt = c + 1.0;
+    let largest = y.iter().zip(ln_q).map(|(y, l)| tilt * y + l).fold(f64::MIN, f64::max);
+    let (ln_m, error) = if largest < 30.0 {
+        let mut excess = 0.0;
+        let mut size = 0.0;
+        for (&y, &l) in y.iter().zip(ln_q) {
+            let term = l.exp() * bracket(tilt, y);
+            excess += term;
+            size += term.abs();
+        }
+        (excess.ln_1p(), (y.len() + 64) as f64 * f64::EPSILON * size / (1.0 + excess))
+    } else {
+        let logs: Vec<f64> = y.iter().zip(ln_q).map(|(y, l)| tilt * y + l).collect();
+        let ln_m = ln_sum_exp(&logs);
+        (ln_m, (y.len() as f64 + 64.0 + largest.abs()) * f64::EPSILON)
+    };
+    let w: Vec<f64> = y.iter().zip(ln_q).map(|(y, l)| (tilt * y + l - ln_m).exp()).collect();
+    let mean: f64 = y.iter().zip(&w).map(|(y, w)| y * w).sum();
+    let second: f64 = y.iter().zip(&w).map(|(y, w)| y * y * w).sum();
+    (Cumulants { ln_m, mean, variance: (second - mean * mean).max(0.0), error }, w)
+}
+
+/// e^{ay} − 1 − a(e^y − 1) with a small relative error: by its series where it would cancel.
+fn bracket(a: f64, y: f64) -> f64 {
+    if y.abs() * a.abs().max(1.0) > 0.3 {
+        return (a * y).exp_m1() - a * y.exp_m1();
+    }
+    // Σ_{n≥2} a(a^{n−1} − 1)·y^n/n!, and a^{n−1} − 1 = (a − 1)·(1 + a + … + a^{n−2}).
+    let mut geometric = 1.0;
+    let mut power = 0.5 * y * y;
+    let mut sum = 0.0;
+    for n in 2..20 {
+        let term = geometric * power;
+        sum += term;
+        if term.abs() < 1e-18 * sum.abs() {
+            break;
+        }
+        geometric = geometric * a + 1.0;
+        power *= y / f64::from(n + 1);
+    }
+    a * (a - 1.0) * sum
+}
+
+fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f64) -> (Cumulants, RoundLine) {
+    let strip = shape.strip(c);
+    let mut step = strip * std::f64::consts::TAU / (8.0 - wanted);
+    let mut nodes = shape.nodes(c, step);
+    let mut quadrature = f64::INFINITY;
+    for attempt in 0..4 {
+        let ln_m = tilted(&nodes.y, &nodes.ln_q, c).0.ln_m;
+        // The height in the strip whose bound allows the widest step.
+        let (mut best, mut allowed) = (f64::INFINITY, 0.0_f64);
+        for height in [1.0, 0.6, 0.36, 0.2, 0.1, 0.05].map(|share| share * strip) {
+            let z = Complex64::new(c, reach);
+            let edge = [height, -height]
+                .map(|h| shape.ln_edge(c, z, h, &nodes))
+                .into_iter()
+                .fold(f64::MIN, f64::max);
+            // The two subtracted integrals are those at z = −1 and z = 0.
+            let base = [-1.0, 0.0]
+                .map(|z| shape.ln_edge(c, Complex64::new(z, 0.0), height, &nodes))
+                .into_iter()
+                .fold(f64::MIN, f64::max)
+                + (2.0 + c.abs() + reach).ln();
+            let excess = edge.max(base) + 4.0_f64.ln() - ln_m;
+            let turns = std::f64::consts::TAU * height;
+            best = best.min(excess - turns / step);
+            allowed = allowed.max(turns / (excess - wanted).max(1.0));
+            if best < wanted {
+                break;
+            }
+        }
+        quadrature = best.exp();
+        if best < wanted || nodes.y.len() > 60_000 || attempt == 3 {
+            break;
+        }
+        step = (0.97 * allowed).min(0.8 * step);
+        nodes = shape.nodes(c, step);
+    }
+    let (mut cumulants, w) = tilted(&nodes.y, &nodes.ln_q, c);
+    cumulants.error += quadrature + relative_error * cumulants.ln_m.abs().min(1.0);
+    let atom = (1.0 - w.iter().sum::<f64>()).max(0.0);
+    let is_atomic = matches!(shape, Shape::Halves { .. });
+    let mut layers = Vec::new();
+    let ends = nodes.starts.iter().skip(1).copied().chain([w.len()]);
+    let pieces: Vec<_> = nodes.starts.iter().copied().zip(ends).map(|(from, to)| from..to).collect();
+    let density = |i: usize| (w[i].ln() - step.ln() - nodes.ln_slope[i]).exp();
+    for part in pieces.chunks(if is_atomic { 2 } else { 1 }) {
+        // A half line and its mirror image (the second of the pair) meet at Y = 0.
+        let mirrored = part.get(1).cloned().unwrap_or(0..0).rev();
+        let along: Vec<(f64, f64)> =
+            mirrored.chain(part[0].clone()).map(|i| (nodes.y[i], density(i))).collect();
+        add_layers(&along, &mut layers);
+    }
+    let spread = nodes.y.iter().zip(&w).map(|(y, w)| y.abs() * w).sum();
+    let (y, w) = nodes.y.into_iter().zip(w).filter(|&(_, w)| w > 1e-28).unzip();
+    let line = RoundLine {
+        y,
+        w,
+        atom: if is_atomic { atom } else { 0.0 },
+        layers,
+        quadrature,
+        relative_error,
+        spread,
+    };
+    (cumulants, line)
+}
+
+/// Cuts a density, given at nodes along the line, into horizontal layers: uniform distributions on
+/// nested intervals. The density is first lowered to one with a single mode; on a cell it is taken
+/// as the smaller of its values at the ends (the nodes resolve it to many digits). Khinchine's
+/// representation: for a single mode nothing is lost.
+fn add_layers(along: &[(f64, f64)], layers: &mut Vec<(f64, f64)>) {
+    let mut cells: Vec<f64> = along.windows(2).map(|p| p[0].1.min(p[1].1)).collect();
+    if cells.is_empty() {
+        return;
+    }
+    let mode = (0..cells.len()).fold(0, |best, i| if cells[i] > cells[best] { i } else { best });
+    for i in (0..mode).rev() {
+        cells[i] = cells[i].min(cells[i + 1]);
+    }
+    for i in mode + 1..cells.len() {
+        cells[i] = cells[i].min(cells[i - 1]);
+    }
+    let (mut low, mut high) = (0, cells.len() - 1);
+    let mut level = 0.0;
+    loop {
+        let next = cells[low].min(cells[high]);
+        let width = (along[high + 1].0 - along[low].0).abs();
+        if next > level && (next - level) * width > 1e-25 {
+            layers.push(((next - level) * width, width));
+        }
+        level = level.max(next);
+        if low == high {
+            return;
+        }
+        if cells[low] <= cells[high] && low < mode || high == mode {
+            low += 1;
+        } else {
+            high -= 1;
+        }
+    }
+}
+
+/// sup over x' ≥ x of |sin x'/x'|, from above.
+fn sinc_envelope(x: f64) -> f64 {
+    // The first side lobe of |sin x/x| is 0.21724, at x = 4.4934.
+    if x < 2.6 {
+        if x < 1e-4 { 1.0 - x * x / 7.0 } else { x.sin() / x }
+    } else {
+        (1.0 / x).min(0.217_24_f64.max(x.sin() / x))
+    }
+}
+
+impl Line {
+    pub(crate) fn cumulants(&self) -> Cumulants {
+        self.cumulants
+    }
+
+    /// (ln φ(t)^times, bound on its error).
+    pub(crate) fn ln_phi(&self, t: f64) -> (Complex64, f64) {
+        match &self.body {
+            Body::Gaussian { mu_square, c } => {
+                let one = 0.5 * mu_square * Complex64::new(-t * t, t * (2.0 * c + 1.0));
+                let value = one * self.times;
+                (value, 4.0 * f64::EPSILON * (value.re.abs() + value.im.abs()))
+            }
+            Body::Known { parts, c, relative_error, .. } => {
+                let (mut excess, mut size) = (Complex64::ZERO, 0.0);
+                for &(v, w) in parts {
+                    let term = w * exp_m1(0.5 * v * Complex64::new(-t * t, t * (2.0 * c + 1.0)));
+                    excess += term;
+                    size += term.norm();
+                }
+                let rounding = (parts.len() + 32) as f64 * f64::EPSILON + relative_error;
+                self.power(excess, rounding * size)
+            }
+            Body::Round(line) => {
+                let mut excess = Complex64::ZERO;
+                let mut size = 0.0;
+                for (&y, &w) in line.y.iter().zip(&line.w) {
+                    // e^{iθ} − 1 = 2i·sin(θ/2)·e^{iθ/2}.
+                    let (sin, cos) = (0.5 * t * y).sin_cos();
+                    excess.re -= 2.0 * w * sin * sin;
+                    excess.im += 2.0 * w * sin * cos;
+                    size += 2.0 * w * sin.abs();
+                }
+                let rounding = (line.y.len() + 32) as f64 * f64::EPSILON;
+                let error = rounding * size
+                    + line.relative_error * size
+                    + 4.0 * f64::EPSILON * t * line.spread
+                    + line.quadrature;
+                self.power(excess, error)
+            }
+        }
+    }
+
+    fn power(&self, excess: Complex64, error: f64) -> (Complex64, f64) {
+        let norm = (1.0 + excess).norm().max(1e-300);
+        let ln = Complex64::new(
+            0.5 * (2.0 * excess.re + excess.norm_sqr()).max(-1.0).ln_1p(),
+            excess.im.atan2(1.0 + excess.re),
+        );
+        let value = ln * self.times;
+        (value, self.times * error / norm + 4.0 * f64::EPSILON * value.norm())
+    }
+
+    /// The limit of φ(t)^times: the share of an atom at Y = 0, as a logarithm.
+    pub(crate) fn ln_atom(&self) -> f64 {
+        self.times
+            * match &self.body {
+                Body::Gaussian { .. } => f64::NEG_INFINITY,
+                Body::Known { untouched, .. } => untouched.ln(),
+                Body::Round(line) => line.atom.ln(),
+            }
+    }
+
+    /// A bound on ln |φ(t')|^times for every t' ≥ t, decreasing in t.
+    pub(crate) fn ln_envelope(&self, t: f64) -> f64 {
+        let one = match &self.body {
+            Body::Gaussian { mu_square, .. } => -0.5 * mu_square * t * t,
+            Body::Known { parts, untouched, .. } => {
+                let rest: f64 = parts.iter().map(|&(v, w)| w * (-0.5 * v * t * t).exp()).sum();
+                (untouched + rest).ln()
+            }
+            // |φ| ≤ Σ (probability of a layer)·|sinc| + what the layers leave.
+            Body::Round(line) => {
+                let lost: f64 =
+                    line.layers.iter().map(|&(m, d)| m * (1.0 - sinc_envelope(0.5 * t * d))).sum();
+                (1e-13 - lost).ln_1p()
+            }
+        };
+        self.times * one.min(0.0)
+    }
+}
+
+/// e^z − 1 without cancellation.
+fn exp_m1(z: Complex64) -> Complex64 {
+    let (sin, cos) = z.im.sin_cos();
+    let half = (0.5 * z.im).sin();
+    Complex64::new(z.re.exp_m1() * cos - 2.0 * half * half, z.re.exp() * sin)
+}
