@@ -233,6 +233,11 @@ impl Curve for Worse {
     fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
         let (a, b) = (self.0.point(epsilon)?, self.1.point(epsilon)?);
         let hull = |x: Interval, y: Interval| Interval::new(x.lower.min(y.lower), x.upper.max(y.upper));
+        if epsilon == 0.0 {
+            // The total variation is the same in both directions, and each point is the mirror
+            // image of the other: the one with the smaller α ends the stretch of slope −1.
+            return Ok(if a.alpha.middle() <= b.alpha.middle() { a } else { b });
+        }
         Ok(if a.delta.lower > b.delta.upper {
             a
         } else if b.delta.lower > a.delta.upper {

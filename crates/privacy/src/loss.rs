@@ -3,7 +3,9 @@
 
 pub(crate) mod contour;
 pub(crate) mod factor;
+pub(crate) mod grid;
 pub(crate) mod round;
+mod tails;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,7 +14,8 @@ use crate::curve::{Curve, Point, epsilon_of};
 use crate::error::{PrivacyError, require};
 use crate::interval::Interval;
 use contour::{Contour, cumulants};
-use factor::{Cumulants, Factor};
+use factor::{Cumulants, Factor, Kind};
+use grid::Grid;
 
 /// The privacy loss Y = ln(dP/dQ) of a pair of distributions, as a product of moment functions.
 ///
@@ -30,9 +33,10 @@ pub(crate) struct Loss {
 struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
     lines: HashMap<Tilt, Arc<Contour>>,
+    grid: Option<Arc<Grid>>,
 }
 
-/// c = ±2^{step/8}.
+/// c = ±2^{step/64}.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tilt {
     negative: bool,
@@ -45,17 +49,23 @@ impl Tilt {
     }
 
     fn value(self) -> f64 {
-        let size = (f64::from(self.step) / 8.0).exp2();
+        let size = (f64::from(self.step) / 64.0).exp2();
         if self.negative { -size } else { size }
     }
 
     fn nearest(c: f64) -> Self {
-        Self { negative: c < 0.0, step: (8.0 * c.abs().log2()).round() as i32 }
+        Self { negative: c < 0.0, step: COARSE * (64.0 / f64::from(COARSE) * c.abs().log2()).round() as i32 }
     }
 }
 
 /// Steps of the grid that are searched: c from 1e-9 to 1e9.
-const STEPS: std::ops::RangeInclusive<i32> = -240..=240;
+const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
+/// Points of the second engine's grid on the range of one round.
+const GRID_POINTS: usize = 1 << 16;
+/// Rounds below which the grid is used at once.
+const FEW: u64 = 10;
+/// The stride of the search; finer steps are used where the mean of the tilted loss jumps.
+const COARSE: i32 = 8;
 
 impl Loss {
     pub(crate) fn new(factors: Vec<Factor>, missing: f64) -> Self {
@@ -80,20 +90,34 @@ impl Loss {
         if let Some(known) = self.kept().lines.get(&tilt) {
             return Ok(Arc::clone(known));
         }
+        // A power of at least FEW decays along the line; any Gaussian part does.
+        let decays = self.factors.iter().any(|f| f.times >= FEW || matches!(f.kind, Kind::Gaussian(_)));
+        if !decays {
+            return Err(PrivacyError::NotCertified { what: "few rounds", why: "slow decay".to_string() });
+        }
         let line = Arc::new(Contour::new(&self.factors, tilt.value())?);
         self.kept().lines.insert(tilt, Arc::clone(&line));
         Ok(line)
     }
 
-    /// The first step of the positive grid where `past` holds; it must be monotone. Gallops from
-    /// c = 4, because very large c are costly and rarely needed.
-    fn first_step(&self, past: impl Fn(f64, Cumulants) -> bool) -> i32 {
-        let holds = |step: i32| {
+    /// The tilt of the positive grid where `past` begins to hold (it must be monotone in c), or its
+    /// neighbour, whichever has the smaller `cost`. Gallops from c = 4, because very large c are
+    /// costly and rarely needed.
+    fn best_tilt(
+        &self,
+        past: impl Fn(f64, &Cumulants) -> bool,
+        cost: impl Fn(f64, &Cumulants) -> f64,
+    ) -> Tilt {
+        let at = |step: i32| {
             let tilt = Tilt::positive(step);
-            past(tilt.value(), self.cumulants(tilt))
+            (tilt.value(), self.cumulants(tilt))
         };
-        let (mut low, mut high) = (16, 16);
-        let mut stride = 4;
+        let holds = |step: i32| {
+            let (c, k) = at(step);
+            past(c, &k)
+        };
+        let (mut low, mut high) = (128, 128);
+        let mut stride = 4 * COARSE;
         if holds(high) {
             while low > *STEPS.start() && holds(low) {
                 high = low;
@@ -104,20 +128,39 @@ impl Loss {
             while high < *STEPS.end() && !holds(high) {
                 low = high;
                 high = (high + stride).min(*STEPS.end());
-                stride = (stride + 4).min(16);
+                stride = (stride + 4 * COARSE).min(16 * COARSE);
             }
         }
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            if holds(middle) { high = middle } else { low = middle }
+        let halve = |low: &mut i32, high: &mut i32, unit: i32| {
+            let middle = *low + (*high - *low) / (2 * unit) * unit;
+            let middle = if middle == *low { *low + unit } else { middle };
+            if holds(middle) { *high = middle } else { *low = middle }
+        };
+        while high - low > COARSE {
+            halve(&mut low, &mut high, COARSE);
         }
-        high
+        // A tilted law with two modes: its mean moves from one to the other within a step.
+        while high - low > 1 {
+            let (below, above) = (at(low).1, at(high).1);
+            let spread = below.variance.min(above.variance).sqrt();
+            if above.mean - below.mean < 2.0 * spread {
+                break;
+            }
+            halve(&mut low, &mut high, 1);
+        }
+        let cost_at = |step: i32| {
+            let (c, k) = at(step);
+            cost(c, &k)
+        };
+        Tilt::positive(if cost_at(low) < cost_at(high) { low } else { high })
     }
 
     /// The line near κ'(c) = ε + 1/c + 1/(1+c), the saddle point of the integrand of δ(ε).
     fn line_of_delta(&self, epsilon: f64) -> Result<Arc<Contour>, PrivacyError> {
-        let step = self.first_step(|c, k| k.mean > epsilon + 1.0 / c + 1.0 / (1.0 + c));
-        self.line(Tilt::positive(step))
+        self.line(self.best_tilt(
+            |c, k| k.mean > epsilon + 1.0 / c + 1.0 / (1.0 + c),
+            |c, k| k.ln_m - c * epsilon - (c * (1.0 + c)).ln(),
+        ))
     }
 
     /// The line near κ'(c) = ε with c > −1, kept away from the poles at 0 and −1.
@@ -126,18 +169,52 @@ impl Loss {
         let at_zero = self.cumulants(smallest);
         let apart = 0.7 / at_zero.variance.sqrt().max(1e-150);
         if at_zero.mean < epsilon || apart > 0.25 {
-            let step = self.first_step(|_, k| k.mean > epsilon);
-            return self.line(Tilt::nearest(Tilt::positive(step).value().max(apart)));
+            let tilt = self.best_tilt(|_, k| k.mean > epsilon, |c, k| k.ln_m - c * epsilon);
+            return self.line(if tilt.value() < apart { Tilt::nearest(apart) } else { tilt });
         }
         // κ' increases with c, so with falling |c|.
-        let (mut low, mut high) = (-24, -1);
-        while high - low > 1 {
-            let middle = (low + high) / 2;
+        let (mut low, mut high) = (-24 * COARSE, -COARSE);
+        while high - low > COARSE {
+            let middle = (low + high) / (2 * COARSE) * COARSE;
             let tilt = Tilt { negative: true, step: middle };
             if self.cumulants(tilt).mean > epsilon { low = middle } else { high = middle }
         }
         let c = Tilt { negative: true, step: low }.value();
         self.line(Tilt::nearest(c.min(-apart).max(-1.0 + apart)))
+    }
+
+    /// The second engine, built once; for few rounds, where M decays too slowly along the line.
+    pub(crate) fn grid(&self) -> Arc<Grid> {
+        if let Some(grid) = &self.kept().grid {
+            return Arc::clone(grid);
+        }
+        let grid = Arc::new(Grid::new(&self.factors, GRID_POINTS));
+        self.kept().grid = Some(Arc::clone(&grid));
+        grid
+    }
+
+    /// δ is convex in e^ε with slope −α; so the secants to both sides of ε bound α.
+    fn point_by_differences(&self, epsilon: f64) -> Point {
+        let grid = self.grid();
+        let at = |e: f64| (e.exp(), self.charged(grid.delta(e)));
+        let width = 2e-3 * (1.0 + epsilon);
+        let (here, delta) = at(epsilon);
+        let (right, beyond) = at(epsilon + width);
+        let (left, before) = if epsilon > width {
+            at(epsilon - width)
+        } else {
+            // e^ε·α ≤ 1 − δ − β and α ≤ 1 hold at ε = 0 as well.
+            (0.0, Interval::exact(1.0))
+        };
+        let alpha = Interval {
+            lower: ((delta.lower - beyond.upper) / (right - here)).clamp(0.0, 1.0),
+            upper: ((before.upper - delta.lower) / (here - left)).clamp(0.0, 1.0),
+        };
+        let beta = Interval {
+            lower: 1.0 - delta.upper - here * alpha.upper,
+            upper: 1.0 - delta.lower - here * alpha.lower,
+        };
+        Point { epsilon, delta, alpha, beta: beta.clamp(0.0, 1.0) }
     }
 
     fn charged(&self, delta: Interval) -> Interval {
@@ -147,11 +224,16 @@ impl Loss {
 
 impl Curve for Loss {
     fn delta(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
-        Ok(self.charged(self.line_of_delta(epsilon)?.delta(epsilon)))
+        Ok(self.charged(match self.line_of_delta(epsilon) {
+            Ok(line) => line.delta(epsilon),
+            Err(_) => self.grid().delta(epsilon),
+        }))
     }
 
     fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
-        let line = self.line_of_tails(epsilon)?;
+        let Ok(line) = self.line_of_tails(epsilon) else {
+            return Ok(self.point_by_differences(epsilon));
+        };
         let alpha = line.alpha(epsilon);
         let beta = line.beta(epsilon);
         let delta = if line.is_right_of_zero() {
@@ -177,19 +259,96 @@ impl Curve for Loss {
         // One line near the answer serves the whole root finding. The saddle-point approximation
         // of ln δ falls as c grows.
         let target = delta.ln();
-        let step = self.first_step(|c, k| {
+        let approximate = |c: f64, k: &Cumulants| {
             let epsilon = k.mean - 1.0 / c - 1.0 / (1.0 + c);
             let curvature = k.variance + 1.0 / (c * c) + 1.0 / ((1.0 + c) * (1.0 + c));
-            let ln_delta =
-                k.ln_m - c * epsilon - (c * (1.0 + c)).ln() - 0.5 * (std::f64::consts::TAU * curvature).ln();
-            ln_delta < target
-        });
-        if let Ok(line) = self.line(Tilt::positive(step)) {
+            k.ln_m - c * epsilon - (c * (1.0 + c)).ln() - 0.5 * (std::f64::consts::TAU * curvature).ln()
+        };
+        let tilt = self.best_tilt(|c, k| approximate(c, k) < target, |c, k| (approximate(c, k) - target).abs());
+        if let Ok(line) = self.line(tilt) {
             let result = epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?;
             if result.width() < 1e-8 * result.upper {
                 return Ok(result);
             }
         }
         epsilon_of(&|e| self.delta(e), delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adversary::{blind_loss, known_by_moments};
+    use crate::mechanism::{Length, Neighbours, Noise, PhaseConfig, RunConfig, Sampling};
+
+    fn run(sampling: Sampling, rounds: u64, noise: Noise, differing: u64) -> RunConfig {
+        let length = Length::Rounds(rounds);
+        let phase = PhaseConfig { sampling, length, noise, filtered: false };
+        RunConfig { differing, ..RunConfig::single(phase) }
+    }
+
+    fn overlap(a: Interval, b: Interval) -> bool {
+        a.lower <= b.upper && b.lower <= a.upper
+    }
+
+    /// The contour and the grid share nothing but the description of the round; each certifies an
+    /// interval, and the two must overlap.
+    #[test]
+    fn both_engines_agree_within_their_intervals() {
+        let subsample = Sampling::Subsample { samples: 500, groups: 5, group_size: 2 };
+        let poisson = |rate| Sampling::Poisson { rate };
+        let mut substitute = run(poisson(0.05), 80, Noise::Multiplier(1.5), 1);
+        substitute.neighbours = Neighbours::Substitute;
+        let mut released = run(subsample, 60, Noise::Sigma(1.0), 1);
+        released.releases = vec![0.4];
+        for (config, reversed) in [
+            (run(poisson(0.02), 300, Noise::Multiplier(0.7), 1), false),
+            (run(poisson(0.02), 300, Noise::Multiplier(0.7), 1), true),
+            (run(poisson(0.02), 300, Noise::Multiplier(2.0), 3), false),
+            (substitute, false),
+            (run(subsample, 200, Noise::Sigma(0.8), 1), false),
+            (run(subsample, 200, Noise::Sigma(2.0), 4), false),
+            (released, false),
+        ] {
+            let loss = blind_loss(&config.check().unwrap(), reversed).unwrap();
+            for epsilon in [0.0, 0.3, 1.0, 3.0] {
+                let contour = loss.line_of_delta(epsilon).unwrap().delta(epsilon);
+                let grid = loss.grid().delta(epsilon);
+                assert!(overlap(contour, grid), "{config:?} {epsilon}: {contour:?} {grid:?}");
+                assert!(contour.width() < 1e-7 * contour.upper, "{config:?} {epsilon}: {contour:?}");
+                assert!(grid.width() < 0.1 * grid.upper, "{config:?} {epsilon}: {grid:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_engines_agree_for_the_adversary_who_knows_the_sampling() {
+        let shuffle = Sampling::Shuffle { samples: 130, groups: 4, group_size: 4 };
+        let config = run(shuffle, 8 * 12, Noise::Sigma(3.0), 2);
+        let mechanism = config.check().unwrap();
+        let moments = known_by_moments(&mechanism).unwrap();
+        let direct = crate::adversary::mixture(&mechanism).unwrap().unwrap();
+        for epsilon in [0.0, 0.5, 2.0, 6.0] {
+            let contour = moments.line_of_delta(epsilon).unwrap().delta(epsilon);
+            let (grid, sum) = (moments.grid().delta(epsilon), direct.delta(epsilon).unwrap());
+            assert!(overlap(contour, grid), "{epsilon}: {contour:?} {grid:?}");
+            assert!(overlap(contour, sum), "{epsilon}: {contour:?} {sum:?}");
+            assert!(contour.width() < 1e-9 * contour.upper);
+        }
+    }
+
+    /// One round has a closed form: δ(ε) = P[Y > ε] − e^ε·Q[Y > ε].
+    #[test]
+    fn few_rounds_are_left_to_the_grid_and_hold_the_closed_form() {
+        let config = run(Sampling::Poisson { rate: 0.1 }, 1, Noise::Multiplier(1.0), 1);
+        let loss = blind_loss(&config.check().unwrap(), false).unwrap();
+        for epsilon in [0.1_f64, 0.5, 2.0] {
+            let x = ((epsilon.exp() - 0.9) / 0.1).ln() + 0.5;
+            let q = crate::normal::cdf(-x);
+            let p = 0.9 * q + 0.1 * crate::normal::cdf(1.0 - x);
+            let delta = loss.delta(epsilon).unwrap();
+            assert!(delta.contains(p - epsilon.exp() * q), "{epsilon}: {delta:?}");
+            assert!(delta.width() < 2e-6 * delta.upper, "{delta:?}");
+        }
     }
 }

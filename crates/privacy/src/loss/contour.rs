@@ -24,9 +24,14 @@ use crate::error::PrivacyError;
 use crate::interval::Interval;
 
 /// ln of the size, relative to the result, to which every error is pushed.
-const WANTED: f64 = -31.0;
+const WANTED: f64 = -28.0;
 /// Nodes on the line at most.
 const MOST_NODES: usize = 1 << 14;
+/// Terms a line may cost, about a second; few rounds with a skewed loss would need more and are
+/// better served by the grid.
+const MOST_OPERATIONS: usize = 400_000_000;
+/// Values computed together.
+const BLOCK: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Contour {
@@ -103,7 +108,7 @@ impl Contour {
         }
         let step = std::f64::consts::TAU / period;
         let mut reach = 20.0 / spread;
-        for _ in 0..12 {
+        while reach < 4.0 * MOST_NODES as f64 * step {
             let lines: Vec<Line> = factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect();
             let mut total = Cumulants::default();
             lines.iter().for_each(|line| total += line.cumulants());
@@ -111,23 +116,24 @@ impl Contour {
             let atom = ln_atom.exp();
             let mut values = Vec::with_capacity(128);
             let most = ((reach / step) as usize + 1).min(MOST_NODES);
+            if most * lines.iter().map(Line::cost).sum::<usize>() > MOST_OPERATIONS {
+                break;
+            }
             let mut rest = (f64::INFINITY, f64::INFINITY);
-            for j in 0..=most {
-                let mut ln = Complex64::ZERO;
-                let mut error = 0.0;
+            while values.len() <= most && rest.0 > WANTED.exp() {
+                let start = values.len();
+                let mut block = [(Complex64::ZERO, 0.0); BLOCK];
                 for line in &lines {
-                    let (value, e) = line.ln_phi(j as f64 * step);
-                    ln += value;
-                    error += e;
+                    line.add_ln_phi(start, step, &mut block);
                 }
-                let power = ln.exp();
-                values.push((power - atom, power.norm() * error.exp_m1()));
+                for (ln, error) in block {
+                    let power = ln.exp();
+                    values.push((power - atom, power.norm() * error.exp_m1()));
+                }
                 // Far enough when the envelope proves that the rest of the line is small.
-                if j % 4 == 3 && (power - atom).norm() < (WANTED + 4.0).exp() || j == most {
-                    rest = envelope_rest(&lines, (j as f64 + 0.5) * step, ln_atom);
-                    if rest.0 < WANTED.exp() {
-                        break;
-                    }
+                let last = values[values.len() - 1].0.norm();
+                if last < (WANTED + 4.0).exp() || values.len() > most {
+                    rest = envelope_rest(&lines, (values.len() as f64 - 0.5) * step, ln_atom);
                 }
             }
             // δ needs the smaller of the two bounds only; the tails say themselves how wide they are.
@@ -135,7 +141,7 @@ impl Contour {
             if rest.0 < WANTED.exp() || values.len() > MOST_NODES || rest.1 * end < (WANTED + 8.0).exp() {
                 return Ok(Self { c, period, total, values, ln_atom, rest, right, left });
             }
-            reach *= 2.0;
+            reach *= 5.0;
         }
         Err(not_certified("truncation"))
     }

@@ -67,6 +67,15 @@ struct RoundLine {
     spread: f64,
 }
 
+impl RoundLine {
+    /// The error of φ(t) when the terms of the sum add up to `size`.
+    fn error(&self, size: f64, t: f64) -> f64 {
+        ((self.y.len() + 32) as f64 * f64::EPSILON + self.relative_error) * size
+            + 4.0 * f64::EPSILON * t * self.spread
+            + self.quadrature
+    }
+}
+
 impl Factor {
     /// ln M(c)^times and its derivatives.
     pub(crate) fn cumulants(&self, c: f64) -> Cumulants {
@@ -74,8 +83,12 @@ impl Factor {
             Kind::Gaussian(mu_square) => gaussian(*mu_square, c),
             Kind::Known { parts, relative_error, .. } => known(parts, *relative_error, c).0,
             Kind::Round { shape, relative_error } => {
-                let step = shape.strip(c) * std::f64::consts::TAU / 46.0;
-                let nodes = shape.nodes(c, step);
+                let shape = shape.pruned(c);
+                if shape.count(c, 46.0) > 10.0 * MOST_NODES {
+                    // So far out that nobody can use it; the searches turn back here.
+                    return Cumulants { ln_m: f64::INFINITY, mean: f64::INFINITY, variance: f64::INFINITY, error: f64::INFINITY };
+                }
+                let nodes = shape.nodes(c, 46.0);
                 let mut result = tilted(&nodes.y, &nodes.ln_q, c).0;
                 result.error += relative_error * result.ln_m.abs().min(1.0);
                 result
@@ -203,41 +216,43 @@ fn bracket(a: f64, y: f64) -> f64 {
     a * (a - 1.0) * sum
 }
 
+/// Nodes of one round at most.
+const MOST_NODES: f64 = 60_000.0;
+
 fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f64) -> (Cumulants, RoundLine) {
-    let strip = shape.strip(c);
-    let mut step = strip * std::f64::consts::TAU / (8.0 - wanted);
-    let mut nodes = shape.nodes(c, step);
+    let shape = &shape.pruned(c);
+    let mut resolution = 8.0 - wanted;
+    let mut nodes = shape.nodes(c, resolution);
     let mut quadrature = f64::INFINITY;
     for attempt in 0..4 {
         let ln_m = tilted(&nodes.y, &nodes.ln_q, c).0.ln_m;
         // The height in the strip whose bound allows the widest step.
-        let (mut best, mut allowed) = (f64::INFINITY, 0.0_f64);
-        for height in [1.0, 0.6, 0.36, 0.2, 0.1, 0.05].map(|share| share * strip) {
+        let (mut best, mut needed) = (f64::INFINITY, f64::INFINITY);
+        for share in [1.0, 0.6, 0.36, 0.2, 0.1, 0.05] {
             let z = Complex64::new(c, reach);
-            let edge = [height, -height]
-                .map(|h| shape.ln_edge(c, z, h, &nodes))
+            let edge = [share, -share]
+                .map(|s| shape.ln_edge(c, z, s, resolution))
                 .into_iter()
                 .fold(f64::MIN, f64::max);
             // The two subtracted integrals are those at z = −1 and z = 0.
             let base = [-1.0, 0.0]
-                .map(|z| shape.ln_edge(c, Complex64::new(z, 0.0), height, &nodes))
+                .map(|z| shape.ln_edge(c, Complex64::new(z, 0.0), share, resolution))
                 .into_iter()
                 .fold(f64::MIN, f64::max)
                 + (2.0 + c.abs() + reach).ln();
             let excess = edge.max(base) + 4.0_f64.ln() - ln_m;
-            let turns = std::f64::consts::TAU * height;
-            best = best.min(excess - turns / step);
-            allowed = allowed.max(turns / (excess - wanted).max(1.0));
+            best = best.min(excess - share * resolution);
+            needed = needed.min((excess - wanted).max(1.0) / share);
             if best < wanted {
                 break;
             }
         }
         quadrature = best.exp();
-        if best < wanted || nodes.y.len() > 60_000 || attempt == 3 {
+        if best < wanted || attempt == 3 || shape.count(c, needed) > MOST_NODES {
             break;
         }
-        step = (0.97 * allowed).min(0.8 * step);
-        nodes = shape.nodes(c, step);
+        resolution = (1.03 * needed).max(1.2 * resolution);
+        nodes = shape.nodes(c, resolution);
     }
     let (mut cumulants, w) = tilted(&nodes.y, &nodes.ln_q, c);
     cumulants.error += quadrature + relative_error * cumulants.ln_m.abs().min(1.0);
@@ -246,7 +261,7 @@ fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f6
     let mut layers = Vec::new();
     let ends = nodes.starts.iter().skip(1).copied().chain([w.len()]);
     let pieces: Vec<_> = nodes.starts.iter().copied().zip(ends).map(|(from, to)| from..to).collect();
-    let density = |i: usize| (w[i].ln() - step.ln() - nodes.ln_slope[i]).exp();
+    let density = |i: usize| (w[i].ln() - nodes.ln_width[i]).exp();
     for part in pieces.chunks(if is_atomic { 2 } else { 1 }) {
         // A half line and its mirror image (the second of the pair) meet at Y = 0.
         let mirrored = part.get(1).cloned().unwrap_or(0..0).rev();
@@ -315,56 +330,105 @@ fn sinc_envelope(x: f64) -> f64 {
 }
 
 impl Line {
+    /// Operations for one value on the line.
+    pub(crate) fn cost(&self) -> usize {
+        match &self.body {
+            Body::Gaussian { .. } => 1,
+            Body::Known { parts, .. } => parts.len(),
+            Body::Round(line) => line.y.len(),
+        }
+    }
+
     pub(crate) fn cumulants(&self) -> Cumulants {
         self.cumulants
     }
 
-    /// (ln φ(t)^times, bound on its error).
-    pub(crate) fn ln_phi(&self, t: f64) -> (Complex64, f64) {
+    /// Adds (ln φ(t)^times, bound on its error) for t = (start + i)·step to `out[i]`.
+    pub(crate) fn add_ln_phi(&self, start: usize, step: f64, out: &mut [(Complex64, f64)]) {
+        let at = |i: usize| (start + i) as f64 * step;
         match &self.body {
             Body::Gaussian { mu_square, c } => {
-                let one = 0.5 * mu_square * Complex64::new(-t * t, t * (2.0 * c + 1.0));
-                let value = one * self.times;
-                (value, 4.0 * f64::EPSILON * (value.re.abs() + value.im.abs()))
+                for (i, out) in out.iter_mut().enumerate() {
+                    let t = at(i);
+                    let value = 0.5 * mu_square * Complex64::new(-t * t, t * (2.0 * c + 1.0)) * self.times;
+                    out.0 += value;
+                    out.1 += 4.0 * f64::EPSILON * (value.re.abs() + value.im.abs());
+                }
             }
             Body::Known { parts, c, relative_error, .. } => {
-                let (mut excess, mut size) = (Complex64::ZERO, 0.0);
-                for &(v, w) in parts {
-                    let term = w * exp_m1(0.5 * v * Complex64::new(-t * t, t * (2.0 * c + 1.0)));
-                    excess += term;
-                    size += term.norm();
-                }
                 let rounding = (parts.len() + 32) as f64 * f64::EPSILON + relative_error;
-                self.power(excess, rounding * size)
+                for (i, out) in out.iter_mut().enumerate() {
+                    let t = at(i);
+                    let (mut excess, mut size) = (Complex64::ZERO, 0.0);
+                    for &(v, w) in parts {
+                        let term = w * exp_m1(0.5 * v * Complex64::new(-t * t, t * (2.0 * c + 1.0)));
+                        excess += term;
+                        size += term.norm();
+                    }
+                    self.add_power(excess, rounding * size, out);
+                }
             }
             Body::Round(line) => {
-                let mut excess = Complex64::ZERO;
-                let mut size = 0.0;
-                for (&y, &w) in line.y.iter().zip(&line.w) {
-                    // e^{iθ} − 1 = 2i·sin(θ/2)·e^{iθ/2}.
-                    let (sin, cos) = (0.5 * t * y).sin_cos();
-                    excess.re -= 2.0 * w * sin * sin;
-                    excess.im += 2.0 * w * sin * cos;
-                    size += 2.0 * w * sin.abs();
+                // A turned vector loses a rounding a turn, which counts `times` times: for few rounds
+                // that is nothing, and turning is ten times as fast as a sine.
+                if self.times < 2000.0 && out.len() > 1 {
+                    self.add_turned(line, start, step, out);
+                    return;
                 }
-                let rounding = (line.y.len() + 32) as f64 * f64::EPSILON;
-                let error = rounding * size
-                    + line.relative_error * size
-                    + 4.0 * f64::EPSILON * t * line.spread
-                    + line.quadrature;
-                self.power(excess, error)
+                for (i, out) in out.iter_mut().enumerate() {
+                    let t = at(i);
+                    let (mut excess, mut size) = (Complex64::ZERO, 0.0);
+                    for (&y, &w) in line.y.iter().zip(&line.w) {
+                        // e^{iθ} − 1 = 2i·sin(θ/2)·e^{iθ/2}.
+                        let (sin, cos) = (0.5 * t * y).sin_cos();
+                        excess.re -= 2.0 * w * sin * sin;
+                        excess.im += 2.0 * w * sin * cos;
+                        size += 2.0 * w * sin.abs();
+                    }
+                    self.add_power(excess, line.error(size, t), out);
+                }
             }
         }
     }
 
-    fn power(&self, excess: Complex64, error: f64) -> (Complex64, f64) {
+    fn add_turned(&self, line: &RoundLine, start: usize, step: f64, out: &mut [(Complex64, f64)]) {
+        let t = start as f64 * step;
+        let n = line.y.len();
+        let mut now: [Vec<f64>; 2] = [Vec::with_capacity(n), Vec::with_capacity(n)];
+        let mut turn: [Vec<f64>; 2] = [Vec::with_capacity(n), Vec::with_capacity(n)];
+        for (&y, &w) in line.y.iter().zip(&line.w) {
+            let (sin, cos) = (t * y).sin_cos();
+            now[0].push(w * cos);
+            now[1].push(w * sin);
+            let (sin, cos) = (step * y).sin_cos();
+            turn[0].push(cos);
+            turn[1].push(sin);
+        }
+        let whole: f64 = line.w.iter().sum();
+        let turns = out.len() as f64;
+        for (i, out) in out.iter_mut().enumerate() {
+            let [re, im] = &mut now;
+            let (mut sum_re, mut sum_im) = (0.0, 0.0);
+            for (((re, im), cos), sin) in re.iter_mut().zip(im.iter_mut()).zip(&turn[0]).zip(&turn[1]) {
+                sum_re += *re;
+                sum_im += *im;
+                (*re, *im) = (*re * cos - *im * sin, *re * sin + *im * cos);
+            }
+            let t = (start + i) as f64 * step;
+            let error = line.error(2.0, t) + 4.0 * turns * f64::EPSILON;
+            self.add_power(Complex64::new(sum_re - whole, sum_im), error, out);
+        }
+    }
+
+    fn add_power(&self, excess: Complex64, error: f64, out: &mut (Complex64, f64)) {
         let norm = (1.0 + excess).norm().max(1e-300);
         let ln = Complex64::new(
             0.5 * (2.0 * excess.re + excess.norm_sqr()).max(-1.0).ln_1p(),
             excess.im.atan2(1.0 + excess.re),
         );
         let value = ln * self.times;
-        (value, self.times * error / norm + 4.0 * f64::EPSILON * value.norm())
+        out.0 += value;
+        out.1 += self.times * error / norm + 4.0 * f64::EPSILON * value.norm();
     }
 
     /// The limit of φ(t)^times: the share of an atom at Y = 0, as a logarithm.

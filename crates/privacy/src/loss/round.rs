@@ -22,19 +22,17 @@ pub(crate) enum Shape {
 
 /// The nodes of a quadrature of M(z) = E_P[e^{zY}] for z = c + it.
 pub(crate) struct Nodes {
-    /// Y, the logarithm of the weight under Q, and ln |dY/du|, piece after piece.
+    /// Y, the logarithm of the weight under Q, and ln |dY/du| + ln(step), piece after piece.
     pub y: Vec<f64>,
     pub ln_q: Vec<f64>,
-    pub ln_slope: Vec<f64>,
+    pub ln_width: Vec<f64>,
     /// The first node of every piece.
     pub starts: Vec<usize>,
-    /// Step of the trapezoidal rule.
-    pub step: f64,
 }
 
-/// Mixture components whose share of the tilted moment is below this are left out; times the
-/// largest number of rounds it stays below 1e-12.
-const PRUNED: f64 = 1e-26;
+/// ln of the share of the tilted moment below which a component is left out; times the largest
+/// number of rounds it stays below 1e-12.
+const LN_PRUNED: f64 = -60.0;
 
 /// Reach of the nodes beyond the centre of the tilted Gaussian: φ(10.6)/φ(0) < 1e-24.
 const REACH: f64 = 10.6;
@@ -43,97 +41,87 @@ const REACH: f64 = 10.6;
 const LEFT_END: f64 = -15.0;
 
 impl Shape {
-    /// The largest shift of the mean that matters at tilt c.
-    fn widest(&self, c: f64) -> f64 {
-        let tilt = (c * (c + 1.0)).max(0.0);
-        let matters =
-            |&&(shift, weight): &&(f64, f64)| weight.ln() + 0.5 * tilt * shift * shift > PRUNED.ln();
-        let of = |parts: &[(f64, f64)]| {
-            parts.iter().filter(matters).map(|&(shift, _)| shift.abs()).fold(0.0, f64::max)
+    /// The same without the components that do not matter at the tilt c: those whose largest
+    /// contribution to the integrand, looked for along the line, is below e^{LN_PRUNED}.
+    pub(crate) fn pruned(&self, c: f64) -> Self {
+        let reach = (c + 1.0).max(-c).max(1.0);
+        let scan = |low: f64, high: f64, contribution: &dyn Fn(f64) -> f64| {
+            let step = ((high - low) / 96.0).max(0.2);
+            let count = ((high - low) / step) as usize + 1;
+            (0..=count).map(|i| contribution(low + i as f64 * step)).fold(f64::MIN, f64::max)
         };
         match self {
-            Shape::Line { plus, minus } => of(plus).max(of(minus)),
-            Shape::Halves { parts, .. } => of(parts),
+            Shape::Line { plus, minus } => {
+                let widest = plus.iter().chain(minus).map(|p| p.0.abs()).fold(0.0, f64::max);
+                let keep = |parts: &[(f64, f64)]| -> Vec<(f64, f64)> {
+                    let matters = |&&(a, b): &&(f64, f64)| {
+                        // The shift a of the mean is reached at x = (c+1)·a at most.
+                        let high = (reach * a.abs().max(1.0)).min(reach * widest) + REACH;
+                        scan(-high, high, &|x| {
+                            let (up, down) = (ln_mixture(plus, x).0, ln_mixture(minus, x).0);
+                            let own = b.ln() + a * x - 0.5 * a * a - ln_mixture(parts, x).0;
+                            -0.5 * x * x + (c + 1.0) * up - c * down + own
+                        }) > LN_PRUNED
+                    };
+                    if parts.len() <= 2 {
+                        return parts.to_vec();
+                    }
+                    parts.iter().filter(matters).copied().collect()
+                };
+                Shape::Line { plus: keep(plus), minus: keep(minus) }
+            }
+            Shape::Halves { parts, hit } => {
+                let matters = |&&(shift, share): &&(f64, f64)| {
+                    scan(0.0, reach * shift + REACH, &|above| {
+                        let x = 0.5 * shift + above;
+                        let y = ln_one_plus(*hit, shift * above);
+                        share.ln() - 0.5 * x * x + (c + 1.0).max(1.0) * y
+                    }) > LN_PRUNED
+                };
+                Shape::Halves { parts: parts.iter().filter(matters).copied().collect(), hit: *hit }
+            }
         }
     }
 
-    fn pruned(&self, c: f64) -> Self {
-        let widest = self.widest(c);
-        let keep = |parts: &Vec<(f64, f64)>| {
-            parts.iter().copied().filter(|&(shift, _)| shift.abs() <= widest).collect()
-        };
-        match self {
-            Shape::Line { plus, minus } => Shape::Line { plus: keep(plus), minus: keep(minus) },
-            Shape::Halves { parts, hit } => Shape::Halves { parts: keep(parts), hit: *hit },
-        }
-    }
-
-    /// Half the width of a strip in which no mixture has a zero (|Im| of every exponent below
-    /// π/2), at the tilt c.
-    pub(crate) fn strip(&self, c: f64) -> f64 {
-        let zero_free = 1.4 / self.widest(c).max(1e-9);
-        match self {
-            Shape::Line { .. } => zero_free.min(5.0),
-            // x = x_k + softplus(u) has |dx/du| ≤ 1 for |Im u| ≤ π/2.
-            Shape::Halves { .. } => zero_free.min(1.4),
-        }
-    }
-
-    /// Nodes that carry all of M(c + it) but a share of 1e-20.
-    pub(crate) fn nodes(&self, c: f64, step: f64) -> Nodes {
-        let shape = self.pruned(c);
-        let widest = self.widest(c);
+    /// Nodes that carry all of M(c + it) but a share of 1e-20. The step of a piece is
+    /// 2π·(half width of its strip)/`resolution`. The shape must be pruned for c.
+    pub(crate) fn nodes(&self, c: f64, resolution: f64) -> Nodes {
         let mut nodes =
-            Nodes { y: Vec::new(), ln_q: Vec::new(), ln_slope: Vec::new(), starts: Vec::new(), step };
-        let piece = |nodes: &mut Nodes, piece: &Piece, low: f64, high: f64| {
+            Nodes { y: Vec::new(), ln_q: Vec::new(), ln_width: Vec::new(), starts: Vec::new() };
+        for piece in self.pieces() {
             nodes.starts.push(nodes.y.len());
-            let first = (low / step).floor() as i64;
-            let last = (high / step).ceil() as i64;
-            for i in first..=last {
+            let step = std::f64::consts::TAU * piece.strip() / resolution;
+            let (low, high) = piece.range(c);
+            for i in (low / step).floor() as i64..=(high / step).ceil() as i64 {
                 let (y, ln_q, ln_slope) = piece.real(i as f64 * step);
                 nodes.y.push(y);
                 nodes.ln_q.push(ln_q + step.ln());
-                nodes.ln_slope.push(ln_slope);
-            }
-        };
-        let far = widest * (c + 1.0).max(-c).max(1.0);
-        for part in shape.pieces() {
-            match part {
-                Piece::Line { plus, minus } => {
-                    let right = if plus.is_empty() && c > 0.0 { 0.0 } else { far };
-                    let left = if minus.is_empty() || plus.is_empty() { 0.0 } else { widest };
-                    piece(&mut nodes, &part, -left - REACH, right + REACH);
-                }
-                Piece::Half { shift, mirrored, .. } => {
-                    let centre = if mirrored { -c } else { c + 1.0 } * shift;
-                    let high = (centre.max(shift).max(0.5 * shift) - 0.5 * shift + REACH).max(2.0);
-                    piece(&mut nodes, &part, LEFT_END, high);
-                }
+                nodes.ln_width.push(ln_slope + step.ln());
             }
         }
         nodes
     }
 
-    /// ln ∫ |q(u)·e^{(z+1)Y(u)}| du along Im u = `height`, on the same nodes, for the bound
-    /// 2·(that)/(e^{2π·height/step} − 1) on the error of the trapezoidal rule (Trefethen and
+    /// About how many nodes [`nodes`](Self::nodes) would make.
+    pub(crate) fn count(&self, c: f64, resolution: f64) -> f64 {
+        let length = |p: &Piece| (p.range(c).1 - p.range(c).0) / p.strip();
+        self.pieces().iter().map(length).sum::<f64>() * resolution / std::f64::consts::TAU
+    }
+
+    /// ln ∫ |q(u)·e^{(z+1)Y(u)}| du along the line at `share` of the half width of the strip, for the
+    /// bound 2·(that)/(e^{share·resolution} − 1) on the error of the trapezoidal rule (Trefethen and
     /// Weideman 2014, Thm 5.1; by Hardy's convexity theorem the edges of the strip suffice).
-    pub(crate) fn ln_edge(&self, c: f64, z: Complex64, height: f64, nodes: &Nodes) -> f64 {
-        let shape = self.pruned(c);
-        let far = self.widest(c) * (c + 1.0).max(-c).max(1.0);
-        let mut logs = Vec::with_capacity(nodes.y.len());
-        for part in shape.pieces() {
-            // Every fourth node suffices for a bound: the strip is more than seven steps wide, so
+    pub(crate) fn ln_edge(&self, c: f64, z: Complex64, share: f64, resolution: f64) -> f64 {
+        let mut logs = Vec::new();
+        for piece in self.pieces() {
+            // Every fourth node suffices for a bound: the strip is more than six steps wide, so
             // the modulus is smooth on that scale.
-            let step = 4.0 * nodes.step;
-            let (low, high) = match part {
-                Piece::Line { .. } => (-far - REACH, far + REACH),
-                Piece::Half { .. } => (LEFT_END, far + REACH),
-            };
-            let mut u = low;
-            while u <= high {
-                let (y, ln_q) = part.complex(Complex64::new(u, height));
+            let step = 4.0 * std::f64::consts::TAU * piece.strip() / resolution;
+            let (low, high) = piece.range(c);
+            for i in 0..=((high - low) / step) as usize {
+                let u = Complex64::new(low + i as f64 * step, share * piece.strip());
+                let (y, ln_q) = piece.complex(u);
                 logs.push((ln_q + (z + 1.0) * y).re + step.ln());
-                u += step;
             }
         }
         ln_sum_exp(&logs)
@@ -159,6 +147,35 @@ enum Piece<'a> {
 }
 
 impl Piece<'_> {
+    /// Half the width of a strip in which no mixture has a zero: |Im| of every exponent stays below
+    /// π/2. On a half line x = x_k + softplus(u) has |dx/du| ≤ 1 for |Im u| ≤ π/2.
+    fn strip(&self) -> f64 {
+        match *self {
+            Piece::Line { plus, minus } => {
+                let widest = plus.iter().chain(minus).map(|p| p.0.abs()).fold(0.0, f64::max);
+                (1.4 / widest.max(1e-9)).min(5.0)
+            }
+            Piece::Half { shift, .. } => (1.4 / shift.max(1e-9)).min(1.4),
+        }
+    }
+
+    /// The stretch of u that matters at tilt c.
+    fn range(&self, c: f64) -> (f64, f64) {
+        let reach = (c + 1.0).max(-c).max(1.0);
+        match *self {
+            Piece::Line { plus, minus } => {
+                let of = |parts: &[(f64, f64)]| parts.iter().map(|p| p.0.abs()).fold(0.0, f64::max);
+                let right = if plus.is_empty() { of(minus).max(0.0) } else { reach * of(plus) };
+                let left = if minus.is_empty() || plus.is_empty() { 0.0 } else { of(minus) };
+                (-left - REACH, right + REACH)
+            }
+            Piece::Half { shift, mirrored, .. } => {
+                let centre = if mirrored { (-c).max(1.0) } else { reach } * shift;
+                (LEFT_END, centre - 0.5 * shift + REACH)
+            }
+        }
+    }
+
     /// Y, ln of the density under Q, ln |dY/du| at a real u.
     fn real(&self, u: f64) -> (f64, f64, f64) {
         match *self {
@@ -172,12 +189,7 @@ impl Piece<'_> {
                 let x = 0.5 * shift + above;
                 let ln_dx = -softplus(-u);
                 let l = shift * above;
-                // ln(1 − η + η·e^l) with l ≥ 0.
-                let y = if l < 30.0 {
-                    (hit * l.exp_m1()).ln_1p()
-                } else {
-                    l + hit.ln() + ((1.0 - hit) / hit * (-l).exp()).ln_1p()
-                };
+                let y = ln_one_plus(hit, l);
                 let ln_slope = hit.ln() + l - y + shift.ln() + ln_dx;
                 let ln_q = share.ln() + normal::ln_density(x) + ln_dx;
                 if mirrored { (-y, ln_q + y, ln_slope) } else { (y, ln_q, ln_slope) }
@@ -209,8 +221,17 @@ impl Piece<'_> {
     }
 }
 
+/// ln(1 − η + η·e^l) for l ≥ 0.
+fn ln_one_plus(hit: f64, l: f64) -> f64 {
+    if l < 30.0 {
+        (hit * l.exp_m1()).ln_1p()
+    } else {
+        l + hit.ln() + ((1.0 - hit) / hit * (-l).exp()).ln_1p()
+    }
+}
+
 /// ln Σ b·e^{a·x − a²/2} and its derivative, for Σ b = 1; (0, 0) for the empty mixture.
-fn ln_mixture(parts: &[(f64, f64)], x: f64) -> (f64, f64) {
+pub(super) fn ln_mixture(parts: &[(f64, f64)], x: f64) -> (f64, f64) {
     if parts.is_empty() {
         return (0.0, 0.0);
     }

@@ -1,0 +1,102 @@
+//! The tails of one round's privacy loss in closed form, for the grid engine: nothing here is shared
+//! with the quadrature of the contour engine but the description of the pair.
+
+use super::factor::Kind;
+use super::round::{Shape, ln_mixture};
+use crate::normal::cdf;
+
+/// P[Y > τ] and Q[Y > τ] of one round.
+pub(crate) fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
+    match kind {
+        Kind::Gaussian(square) => gaussian(*square, threshold),
+        Kind::Known { parts, untouched, .. } => {
+            let mut sums = if threshold < 0.0 { (*untouched, *untouched) } else { (0.0, 0.0) };
+            for &(square, q) in parts {
+                let (p_tail, q_tail) = gaussian(square, threshold);
+                sums.0 += q * p_tail;
+                sums.1 += q * q_tail;
+            }
+            sums
+        }
+        Kind::Round { shape: Shape::Halves { parts, hit }, .. } => {
+            let above = |s: f64| {
+                // e^L = 1 + (e^s − 1)/η; L > 0 for s > 0.
+                let l = if s < 30.0 { (s.exp_m1() / hit).ln_1p() } else { s - hit.ln() };
+                let mut sums = (0.0, 0.0);
+                for &(shift, share) in parts {
+                    let x = l / shift + 0.5 * shift;
+                    let none = cdf(-x);
+                    sums.0 += share * (hit * cdf(shift - x) + (1.0 - hit) * none);
+                    sums.1 += share * none;
+                }
+                sums
+            };
+            if threshold >= 0.0 {
+                above(threshold)
+            } else {
+                // The pair is symmetric: P[Y < −s] = Q[Y > s].
+                let (p_tail, q_tail) = above(-threshold);
+                (1.0 - q_tail, 1.0 - p_tail)
+            }
+        }
+        Kind::Round { shape: Shape::Line { plus, minus }, .. } => {
+            // Y rises with x, except where only Q is a mixture of positive shifts.
+            let falling = plus.is_empty();
+            let sign = if falling { -1.0 } else { 1.0 };
+            let x = solve(|x| {
+                let ((up, up_slope), (down, down_slope)) = (ln_mixture(plus, x), ln_mixture(minus, x));
+                (sign * (up - down - threshold), sign * (up_slope - down_slope))
+            });
+            let right = |parts: &[(f64, f64)]| -> f64 {
+                if parts.is_empty() {
+                    return cdf(-x);
+                }
+                parts.iter().map(|&(a, b)| b * cdf(a - x)).sum()
+            };
+            let left = |parts: &[(f64, f64)]| -> f64 {
+                if parts.is_empty() {
+                    return cdf(x);
+                }
+                parts.iter().map(|&(a, b)| b * cdf(x - a)).sum()
+            };
+            if falling { (left(plus), left(minus)) } else { (right(plus), right(minus)) }
+        }
+    }
+}
+
+/// The root of an increasing function given with its derivative: Newton inside a bracket. A loss that
+/// is never reached (Y is bounded on one side) gives an end of the line.
+fn solve(f: impl Fn(f64) -> (f64, f64)) -> f64 {
+    let (mut low, mut high) = (-1.0, 1.0);
+    while f(high).0 <= 0.0 {
+        if high > 1e5 {
+            return f64::INFINITY;
+        }
+        low = high;
+        high *= 2.0;
+    }
+    while f(low).0 > 0.0 {
+        if low < -60.0 {
+            return f64::NEG_INFINITY;
+        }
+        high = low;
+        low *= 2.0;
+    }
+    let mut x = 0.5 * (low + high);
+    for _ in 0..100 {
+        let (value, slope) = f(x);
+        if value <= 0.0 { low = x } else { high = x }
+        let next = x - value / slope;
+        let next = if next > low && next < high { next } else { 0.5 * (low + high) };
+        if (next - x).abs() <= 1e-15 * (1.0 + x.abs()) {
+            return next;
+        }
+        x = next;
+    }
+    x
+}
+
+fn gaussian(square: f64, threshold: f64) -> (f64, f64) {
+    let mu = square.sqrt();
+    (cdf(0.5 * mu - threshold / mu), cdf(-0.5 * mu - threshold / mu))
+}
