@@ -22,9 +22,8 @@ mod text;
 /// All but the grey are from the set of Okabe and Ito, which stays distinguishable under the
 /// common colour-vision deficiencies. Its yellow is left out, as a thin yellow line is invisible
 /// on white.
-pub const PALETTE: [&str; 8] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#757575",
-];
+pub const PALETTE: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#757575"];
 
 /// The place of black in [`PALETTE`].
 #[allow(dead_code, reason = "a choice for charts, used by some or not")]

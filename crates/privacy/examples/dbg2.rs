@@ -1,9 +1,22 @@
 use dpsgd_privacy::{adversary::*, curve::Curve, mechanism::*};
-fn main(){
-    let a:Vec<f64>=std::env::args().skip(1).map(|x|x.parse().unwrap()).collect();
-    let mut r=RunConfig::single(PhaseConfig{sampling:Sampling::Poisson{rate:a[0]},length:Length::Rounds(a[2] as u64),noise:Noise::Multiplier(a[1]),filtered:false});
-    r.differing=a[3] as u64;
-    let m=r.check().unwrap();
-    let c=curve(&m,Adversary::A0).unwrap();
-    println!("{:?}",c.epsilon(a[4]));
+fn main() {
+    let r = RunConfig::single(PhaseConfig {
+        sampling: Sampling::Poisson { rate: 0.003 },
+        length: Length::Rounds(100),
+        noise: Noise::Sigma(1.5943797803101951),
+        filtered: false,
+    });
+    let m = r.check().unwrap();
+    for a in [Adversary::A0, Adversary::A1] {
+        let c = curve(&m, a).unwrap();
+        let t = std::time::Instant::now();
+        println!(
+            "{a:?} {:?} {:?} d(1) {:?} d(0) {:?} {:?}",
+            c.epsilon(1e-1),
+            c.epsilon(1e-5),
+            c.delta(1.0),
+            c.delta(0.0),
+            t.elapsed()
+        );
+    }
 }

@@ -48,7 +48,9 @@ impl Adversary {
             .to_string(),
         };
         if filtered && self == Adversary::A0 {
-            basis.push_str("; without the filtering, which can only help");
+            basis.push_str(
+                "; without the filtering, which can only help, or the guarantee for A1 with it, whichever says more",
+            );
         }
         if !mechanism.releases().is_empty() {
             basis.push_str("; composed with the further Gaussian releases");
@@ -156,8 +158,13 @@ pub(crate) fn known_by_moments(mechanism: &Mechanism) -> Result<Loss, PrivacyErr
 /// A₀ round by round.
 fn sampled_blind(mechanism: &Mechanism) -> Result<Box<dyn Curve>, PrivacyError> {
     let forward = blind_loss(mechanism, false)?;
-    let symmetric = mechanism.neighbours() == Neighbours::Substitute;
-    if symmetric { Ok(Box::new(forward)) } else { Ok(Box::new(Worse(forward, blind_loss(mechanism, true)?))) }
+    if mechanism.neighbours() == Neighbours::AddRemove {
+        return Ok(Box::new(Worse(forward, blind_loss(mechanism, true)?)));
+    }
+    if mechanism.phases().iter().any(Phase::filtered) {
+        return Ok(Box::new(Better(Box::new(forward), curve(mechanism, Adversary::A1)?)));
+    }
+    Ok(Box::new(forward))
 }
 
 /// The privacy loss for A₀; `reversed` exchanges P and Q (removing becomes adding).
@@ -253,6 +260,42 @@ impl Curve for Worse {
     }
 
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
-        Ok(self.0.epsilon(delta)?.max(self.1.epsilon(delta)?))
+        // Removing is nearly always the worse; then one value of the other profile proves it.
+        let first = self.0.epsilon(delta)?;
+        if self.1.delta(first.lower)?.upper <= delta {
+            return Ok(first);
+        }
+        Ok(first.max(self.1.epsilon(delta)?))
+    }
+}
+
+/// Two guarantees that both hold: each question is answered by the one that says more.
+struct Better(Box<dyn Curve>, Box<dyn Curve>);
+
+impl Curve for Better {
+    fn delta(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
+        Ok(self.0.delta(epsilon)?.min(self.1.delta(epsilon)?))
+    }
+
+    fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
+        let (a, b) = (self.0.point(epsilon)?, self.1.point(epsilon)?);
+        Ok(if a.delta.upper <= b.delta.upper { a } else { b })
+    }
+
+    fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
+        Ok(self.0.epsilon(delta)?.min(self.1.epsilon(delta)?))
+    }
+
+    fn beta(&self, alpha: f64) -> Result<Interval, PrivacyError> {
+        Ok(self.0.beta(alpha)?.max(self.1.beta(alpha)?))
+    }
+
+    fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {
+        match (self.0.mu(smallest), self.1.mu(smallest)) {
+            (Ok(a), Ok(b)) => Ok(a.min(b)),
+            // The range may be empty for the weaker of the two only.
+            (Ok(mu), Err(_)) | (Err(_), Ok(mu)) => Ok(mu),
+            (Err(error), Err(_)) => Err(error),
+        }
     }
 }

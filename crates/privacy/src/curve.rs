@@ -36,19 +36,13 @@ pub trait Curve {
     /// slope −e^ε lies below the curve.
     fn point(&self, epsilon: f64) -> Result<Point, PrivacyError>;
 
-    /// [`delta`](Self::delta) with an error refused where it is not a number ≥ 0.
-    fn delta_at(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
-        require(epsilon >= 0.0 && epsilon.is_finite(), "epsilon", epsilon, "a number of at least 0")?;
-        self.delta(epsilon)
-    }
-
     /// The smallest ε with δ(ε) ≤ `delta`.
     ///
     /// # Guarantee
     /// The run is (`upper`, `delta`)-DP, and not (ε, `delta`)-DP for any ε below `lower`, where
     /// the bound that is computed is itself tight.
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
-        require(delta > 0.0 && delta < 1.0, "delta", delta, "above 0 and below 1")?;
+        check_delta(delta)?;
         epsilon_of(&|e| self.delta(e), delta)
     }
 
@@ -78,11 +72,24 @@ pub trait Curve {
         if zero.alpha.lower < 1e-290 {
             // Nothing is hidden; say how much is known to leak and promise nothing.
             let lower = gaussian::mu_through(zero.alpha.upper, zero.beta).lower;
-            return Ok((Interval { lower, upper: f64::INFINITY }, zero.alpha.upper));
+            return Ok((Interval { lower, upper: f64::INFINITY }, 0.0));
         }
         let smallest = (1e-3 * zero.alpha.lower).min(1e-6);
         Ok((self.mu(smallest)?, smallest))
     }
+}
+
+/// The smallest δ that can be asked for; nobody needs less, and below it numbers run out.
+pub const SMALLEST_DELTA: f64 = 1e-200;
+
+/// Refuses a δ outside `[SMALLEST_DELTA, 1)`.
+pub(crate) fn check_delta(delta: f64) -> Result<(), PrivacyError> {
+    require((SMALLEST_DELTA..1.0).contains(&delta), "delta", delta, "at least 1e-200 and below 1")
+}
+
+/// Refuses a threshold that is not a number of at least 0.
+pub(crate) fn check_epsilon(epsilon: f64) -> Result<(), PrivacyError> {
+    require(epsilon >= 0.0 && epsilon.is_finite(), "epsilon", epsilon, "a number of at least 0")
 }
 
 /// Root finding on ln δ, then both ends are proved by evaluation.
@@ -186,7 +193,17 @@ pub(crate) fn beta_of(
     let zero = point(0.0)?;
     if alpha <= zero.alpha.middle() {
         // Slope below −1: the point itself.
-        across(point, zero, alpha, |p| p.alpha, |p| p.beta, |p, a| 1.0 - p.delta.upper - p.epsilon.exp() * a)
+        across(
+            point,
+            zero,
+            alpha,
+            |p| p.alpha,
+            |p| p.beta,
+            |p, a| {
+                let product = p.epsilon.exp() * a;
+                1.0 - p.delta.upper - product - 4.0 * f64::EPSILON * (1.0 + product)
+            },
+        )
     } else if alpha >= zero.beta.middle() {
         // By symmetry the mirrored point: f(β_ε) = α_ε.
         across(
@@ -195,7 +212,7 @@ pub(crate) fn beta_of(
             alpha,
             |p| p.beta,
             |p| p.alpha,
-            |p, a| (1.0 - p.delta.upper - a) * (-p.epsilon).exp(),
+            |p, a| (1.0 - p.delta.upper - a - 4.0 * f64::EPSILON) * (-p.epsilon).exp(),
         )
     } else {
         // The stretch of slope −1, where the likelihood ratio is one.
@@ -265,7 +282,7 @@ fn across(
     }
     let root = if at_low.abs() < at_high.abs() { low } else { high };
     // Points just left and right of the root, certified to lie on their side.
-    let step = ((from(&root).width() / given.min(1.0 - given).max(1e-300)).max(1e-15) * 4.0)
+    let step = ((from(&root).width() / given.min(1.0 - given).max(1e-300)).max(1e-15) * 1.5)
         .clamp(1e-14 * (1.0 + root.epsilon), 0.1);
     let before = proved_point(point, root.epsilon, -step, |p| {
         if rising { from(p).upper <= given } else { from(p).lower >= given }
@@ -284,7 +301,7 @@ fn across(
     if let Some(p) = over {
         upper = upper.min(to(&p).upper);
     }
-    Ok(Interval::new(lower.min(upper), upper))
+    Ok(Interval::new(lower, upper))
 }
 
 fn proved_point(

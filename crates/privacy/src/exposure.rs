@@ -18,8 +18,10 @@ use crate::mechanism::{Mechanism, Phase, Sampling};
 /// The law of c² of one phase.
 ///
 /// # Guarantee
-/// For every value n, `|law(n) − Pr[c² = n]| ≤ law.relative_error() · law(n)`, and the values
-/// not listed have a probability of at most `law.missing()` together.
+/// No listed probability is too large by more than a share of `law.relative_error()`, and all that
+/// is lost (values not listed, and what the dropped ends would have added to the listed ones) has a
+/// probability of at most `law.missing()` together. So Σ law·h + missing·sup h bounds any mean from
+/// above, and Σ law·h bounds it from below, up to the relative error.
 pub fn law_of_phase(mechanism: &Mechanism, phase: &Phase) -> Result<Law, PrivacyError> {
     let differing = mechanism.differing();
     match phase.sampling() {

@@ -85,12 +85,18 @@ fn mills_drop(a: f64, mu: f64) -> f64 {
 
 /// The ε with δ_{G_µ}(ε) = `delta` (0 when δ(0) is already below).
 pub fn epsilon(mu: f64, delta_target: f64) -> f64 {
+    if delta_target <= 0.0 || mu.is_nan() || delta_target.is_nan() {
+        return f64::INFINITY;
+    }
     if mu <= 0.0 || delta(mu, 0.0) <= delta_target {
         return 0.0;
     }
     let mut high = mu.max(1e-300);
     while delta(mu, high) > delta_target {
         high *= 2.0;
+        if high > 1e300 {
+            return f64::INFINITY;
+        }
     }
     bisect(0.0, high, |e| delta(mu, e) > delta_target)
 }

@@ -67,7 +67,9 @@ impl Sampling {
     pub fn rounds_per_epoch(&self) -> u64 {
         match *self {
             Sampling::Subsample { samples, groups, group_size }
-            | Sampling::Shuffle { samples, groups, group_size } => samples / (groups * group_size),
+            | Sampling::Shuffle { samples, groups, group_size } => {
+                samples.checked_div(groups.saturating_mul(group_size)).unwrap_or(0)
+            }
             // A rate that was written as m/N may be a rounding above it.
             Sampling::Poisson { rate } => ((1.0 / rate) * (1.0 + 1e-12)).floor() as u64,
         }

@@ -1,7 +1,7 @@
 //! Adversary A₁ by direct summation: a mixture of Gaussians whose component is known.
 
-use crate::curve::{Curve, Point, mu_of};
-use crate::error::PrivacyError;
+use crate::curve::{Curve, Point, check_epsilon, mu_of};
+use crate::error::{PrivacyError, require};
 use crate::exposure::Law;
 use crate::gaussian;
 use crate::interval::Interval;
@@ -56,10 +56,12 @@ impl Mixture {
 
 impl Curve for Mixture {
     fn delta(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
+        check_epsilon(epsilon)?;
         Ok(self.mean(|mu| (gaussian::delta(mu, epsilon), gaussian::delta_relative_error(mu, epsilon))))
     }
 
     fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
+        check_epsilon(epsilon)?;
         let tail_error =
             |x: f64| normal::RELATIVE_ERROR + 4.0 * f64::EPSILON * (1.0 + x.abs() * (1.0 + x.abs()));
         let alpha = self.mean(|mu| {
@@ -76,6 +78,7 @@ impl Curve for Mixture {
     }
 
     fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {
+        require(smallest > 0.0 && smallest < 0.5, "smallest", smallest, "above 0 and below 0.5")?;
         // A single component is G_µ itself, on every range.
         if let ([(mu, _)], true) = (&self.components[..], self.missing == 0.0 && self.untouched == 0.0) {
             return Ok(Interval::around(*mu, 4.0 * f64::EPSILON * mu));

@@ -21,7 +21,9 @@ pub fn ln_density(x: f64) -> f64 {
 
 /// Φ(x) = Pr[N(0, 1) ≤ x].
 pub fn cdf(x: f64) -> f64 {
-    if x < -1.5 {
+    if x < -40.0 {
+        0.0 // below the smallest positive number
+    } else if x < -1.5 {
         // erfc alone would turn the rounding of x/√2 into x² roundings.
         density(x) * mills(-x)
     } else {
@@ -92,6 +94,9 @@ pub fn quantile_of_ln(ln_p: f64) -> f64 {
 }
 
 fn exp_minus_half_square(x: f64) -> f64 {
+    if x.abs() > 40.0 {
+        return 0.0;
+    }
     let square = x * x;
     let low = x.mul_add(x, -square);
     (-0.5 * square).exp() * (1.0 - 0.5 * low)

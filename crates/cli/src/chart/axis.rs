@@ -42,13 +42,7 @@ impl Ruler {
             Some((low, high)) => widen(scale, low, high),
             None => automatic(scale, data),
         };
-        let mut ruler = Self {
-            scale,
-            low,
-            high,
-            ticks: Vec::new(),
-            minor: Vec::new(),
-        };
+        let mut ruler = Self { scale, low, high, ticks: Vec::new(), minor: Vec::new() };
         let (major, minor) = match scale {
             Scale::Linear => (linear_ticks(low, high), Vec::new()),
             Scale::Log10 => log_ticks(low, high),
@@ -145,20 +139,15 @@ fn power(exponent: i32) -> f64 {
 /// The smallest of 1, 2, 5 times a power of ten that is at least `step`.
 fn nice_step(step: f64) -> f64 {
     let unit = power(exponent(step));
-    let factor = [1.0, 2.0, 5.0]
-        .into_iter()
-        .find(|factor| factor * unit >= step * (1.0 - FINEST))
-        .unwrap_or(10.0);
+    let factor =
+        [1.0, 2.0, 5.0].into_iter().find(|factor| factor * unit >= step * (1.0 - FINEST)).unwrap_or(10.0);
     factor * unit
 }
 
 /// The nearest of 1, 2, 5 times a power of ten that is at most the value.
 fn log_floor(value: f64) -> f64 {
     let unit = power(exponent(value));
-    let factor = [5.0, 2.0]
-        .into_iter()
-        .find(|factor| factor * unit <= value * (1.0 + FINEST))
-        .unwrap_or(1.0);
+    let factor = [5.0, 2.0].into_iter().find(|factor| factor * unit <= value * (1.0 + FINEST)).unwrap_or(1.0);
     factor * unit
 }
 
@@ -184,9 +173,7 @@ fn log_ticks(low: f64, high: f64) -> (Vec<(f64, String)>, Vec<f64>) {
     let (first, last) = (exponent(low), exponent(high));
     let within = |v: &f64| *v >= low * (1.0 - FINEST) && *v <= high * (1.0 + FINEST);
     let grid = |factors: &'static [f64]| {
-        (first..=last)
-            .flat_map(move |e| factors.iter().map(move |f| f * power(e)))
-            .filter(within)
+        (first..=last).flat_map(move |e| factors.iter().map(move |f| f * power(e))).filter(within)
     };
     let powers = needs_powers(low) || needs_powers(high);
     let decades: Vec<f64> = grid(&[1.0]).collect();
@@ -202,9 +189,7 @@ fn log_ticks(low: f64, high: f64) -> (Vec<(f64, String)>, Vec<f64>) {
         };
         return (ticks.collect(), grid(minor).collect());
     }
-    let ticks: Vec<_> = grid(&[1.0, 2.0, 5.0])
-        .map(|v| (v, number(v, exponent(v), powers)))
-        .collect();
+    let ticks: Vec<_> = grid(&[1.0, 2.0, 5.0]).map(|v| (v, number(v, exponent(v), powers))).collect();
     if ticks.len() >= 3 {
         (ticks, Vec::new())
     } else {
@@ -220,11 +205,7 @@ fn needs_powers(size: f64) -> bool {
 
 /// A power of ten as text.
 fn decade(exponent: i32, powers: bool) -> String {
-    if powers {
-        format!("10{}", raised(exponent))
-    } else {
-        number(power(exponent), exponent, false)
-    }
+    if powers { format!("10{}", raised(exponent)) } else { number(power(exponent), exponent, false) }
 }
 
 /// A number with its last digit at the place of `10^last`.

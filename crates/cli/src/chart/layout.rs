@@ -28,18 +28,10 @@ const TICK: f64 = 4.0;
 const LEADING: f64 = 1.3;
 
 const fn style(size: f64, anchor: Anchor) -> Style {
-    Style {
-        size,
-        bold: false,
-        anchor,
-    }
+    Style { size, bold: false, anchor }
 }
 
-const TITLE: Style = Style {
-    size: 17.0,
-    bold: true,
-    anchor: Anchor::Start,
-};
+const TITLE: Style = Style { size: 17.0, bold: true, anchor: Anchor::Start };
 const SUBTITLE: Style = style(12.5, Anchor::Start);
 const LABEL: Style = style(13.5, Anchor::Middle);
 const X_TICK: Style = style(12.0, Anchor::Middle);
@@ -123,11 +115,7 @@ pub(super) fn draw(chart: &Chart) -> String {
 
 /// The legend and its place, given where the plot with its labels ends: below it, or to the right
 /// if the picture would become too high.
-fn legend<'a>(
-    chart: &'a Chart,
-    plot: &Plot,
-    (right, bottom): (f64, f64),
-) -> (Legend<'a>, (f64, f64)) {
+fn legend<'a>(chart: &'a Chart, plot: &Plot, (right, bottom): (f64, f64)) -> (Legend<'a>, (f64, f64)) {
     let below = Legend::below(chart, plot.width);
     if below.height <= HIGHEST_LEGEND {
         (below, (plot.left, bottom + 8.0))
@@ -160,28 +148,20 @@ fn rulers(chart: &Chart) -> (Ruler, Ruler) {
 
 /// The room for the widest label of some ticks; both axes have labels of one size.
 fn widest(ticks: &[Tick]) -> f64 {
-    ticks
-        .iter()
-        .map(|t| text::width(&t.label, Y_TICK.size))
-        .fold(0.0, f64::max)
+    ticks.iter().map(|t| text::width(&t.label, Y_TICK.size)).fold(0.0, f64::max)
 }
 
 /// Every how many ticks the horizontal axis has room for a label.
 fn label_stride(plot: &Plot) -> usize {
     let ticks = &plot.x.ticks;
-    let narrowest = ticks
-        .windows(2)
-        .map(|pair| (pair[1].at - pair[0].at) * plot.width)
-        .fold(f64::INFINITY, f64::min);
+    let narrowest =
+        ticks.windows(2).map(|pair| (pair[1].at - pair[0].at) * plot.width).fold(f64::INFINITY, f64::min);
     (widest(ticks) / narrowest).ceil().max(1.0) as usize
 }
 
 /// The room for the label at the right end of the horizontal axis, half of which is beyond it.
 fn overhang(ticks: &[Tick]) -> f64 {
-    ticks
-        .last()
-        .map_or(0.0, |t| text::width(&t.label, X_TICK.size) / 2.0 - 8.0)
-        .max(0.0)
+    ticks.last().map_or(0.0, |t| text::width(&t.label, X_TICK.size) / 2.0 - 8.0).max(0.0)
 }
 
 /// Opens the document and paints the background.
@@ -202,9 +182,7 @@ fn curves(out: &mut String, plot: &Plot, chart: &Chart) {
     let (x, y) = (num(plot.left - OVERHANG), num(plot.top - OVERHANG));
     let (w, h) = (plot.width + 2.0 * OVERHANG, plot.height + 2.0 * OVERHANG);
     let (w, h) = (num(w), num(h));
-    *out += &format!(
-        "<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"{x} {y} {w} {h}\">\n"
-    );
+    *out += &format!("<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"{x} {y} {w} {h}\">\n");
     for band in &chart.bands {
         marks::band(out, plot, band);
     }

@@ -4,11 +4,7 @@ use super::marks::{Place, band_sample, curve_sample};
 use super::text::{self, Anchor, Style};
 use super::{Chart, Stroke};
 
-const TEXT: Style = Style {
-    size: 12.0,
-    bold: false,
-    anchor: Anchor::Start,
-};
+const TEXT: Style = Style { size: 12.0, bold: false, anchor: Anchor::Start };
 
 /// The distance of lines of text.
 const LINE: f64 = 18.0;
@@ -71,17 +67,11 @@ fn entries(chart: &Chart) -> Vec<Entry<'_>> {
         .series
         .iter()
         .filter(|s| !s.label.trim().is_empty())
-        .map(|s| Entry {
-            label: &s.label,
-            sample: Sample::Line(&s.stroke),
-        })
+        .map(|s| Entry { label: &s.label, sample: Sample::Line(&s.stroke) })
         .collect();
     for band in chart.bands.iter().filter(|b| !b.label.trim().is_empty()) {
         let last = entries.iter().rposition(|e| e.colour() == band.colour);
-        let entry = Entry {
-            label: &band.label,
-            sample: Sample::Area(band.colour),
-        };
+        let entry = Entry { label: &band.label, sample: Sample::Area(band.colour) };
         entries.insert(last.map_or(entries.len(), |i| i + 1), entry);
     }
     entries
@@ -89,16 +79,9 @@ fn entries(chart: &Chart) -> Vec<Entry<'_>> {
 
 /// How many entries stand together: neighbours of one colour, which belong to one run.
 fn groups(entries: &[Entry]) -> Vec<usize> {
-    let groups: Vec<usize> = entries
-        .chunk_by(|a, b| a.colour() == b.colour())
-        .map(<[Entry]>::len)
-        .collect();
+    let groups: Vec<usize> = entries.chunk_by(|a, b| a.colour() == b.colour()).map(<[Entry]>::len).collect();
     // A single colour says nothing about what belongs together.
-    if groups.len() == 1 {
-        vec![1; entries.len()]
-    } else {
-        groups
-    }
+    if groups.len() == 1 { vec![1; entries.len()] } else { groups }
 }
 
 /// Fills columns of a given height with whole groups from the left; the column of each group.
@@ -129,10 +112,7 @@ struct Plan {
 fn plan(entries: &[Entry], groups: &[usize], width: f64, n: usize) -> Plan {
     let column_width = (width + GUTTER) / n as f64 - GUTTER;
     let room = column_width - SAMPLE - GAP;
-    let lines: Vec<Vec<String>> = entries
-        .iter()
-        .map(|e| text::wrap(e.label, TEXT.size, room))
-        .collect();
+    let lines: Vec<Vec<String>> = entries.iter().map(|e| text::wrap(e.label, TEXT.size, room)).collect();
     let mut rest = &lines[..];
     let heights: Vec<usize> = groups
         .iter()
@@ -148,11 +128,8 @@ fn plan(entries: &[Entry], groups: &[usize], width: f64, n: usize) -> Plan {
         .map(|capacity| (capacity, fill(&heights, capacity)))
         .find(|(_, filled)| filled.last().is_none_or(|&last| last < n))
         .unwrap_or((total, vec![0; groups.len()]));
-    let columns = filled
-        .iter()
-        .zip(groups)
-        .flat_map(|(&column, &size)| std::iter::repeat_n(column, size))
-        .collect();
+    let columns =
+        filled.iter().zip(groups).flat_map(|(&column, &size)| std::iter::repeat_n(column, size)).collect();
     Plan {
         columns,
         column_width,
@@ -213,23 +190,14 @@ impl<'a> Legend<'a> {
     }
 
     fn empty(width: f64) -> Self {
-        Self {
-            items: Vec::new(),
-            width,
-            height: 0.0,
-        }
+        Self { items: Vec::new(), width, height: 0.0 }
     }
 
     /// Adds an entry with its upper left corner at a place; returns where it ends.
     fn push(&mut self, entry: Entry<'a>, lines: Vec<String>, (x, y): Place) -> f64 {
         let end = y + lines.len() as f64 * LINE;
         self.height = self.height.max(end);
-        self.items.push(Item {
-            sample: entry.sample,
-            lines,
-            x,
-            y,
-        });
+        self.items.push(Item { sample: entry.sample, lines, x, y });
         end
     }
 

@@ -42,9 +42,8 @@ impl Plot {
 
     fn shows(&self, (x, y): Place) -> bool {
         // A point on the frame is shown in spite of rounding errors.
-        let within = |v: f64, start: f64, length: f64| {
-            (start - INVISIBLE..start + length + INVISIBLE).contains(&v)
-        };
+        let within =
+            |v: f64, start: f64, length: f64| (start - INVISIBLE..start + length + INVISIBLE).contains(&v);
         within(x, self.left, self.width) && within(y, self.top, self.height)
     }
 
@@ -95,20 +94,14 @@ fn distance_to_segment(p: Place, a: Place, b: Place) -> f64 {
     let (dx, dy) = (b.0 - a.0, b.1 - a.1);
     let square = dx * dx + dy * dy;
     // Both ends may be the same place.
-    let along = if square > 0.0 {
-        (((p.0 - a.0) * dx + (p.1 - a.1) * dy) / square).clamp(0.0, 1.0)
-    } else {
-        0.0
-    };
+    let along =
+        if square > 0.0 { (((p.0 - a.0) * dx + (p.1 - a.1) * dy) / square).clamp(0.0, 1.0) } else { 0.0 };
     distance(p, (a.0 + along * dx, a.1 + along * dy))
 }
 
 /// The path data through some places.
 fn path(places: &[Place]) -> String {
-    let joined: Vec<String> = places
-        .iter()
-        .map(|&(x, y)| format!("{} {}", num(x), num(y)))
-        .collect();
+    let joined: Vec<String> = places.iter().map(|&(x, y)| format!("{} {}", num(x), num(y))).collect();
     format!("M{}", joined.join("L"))
 }
 
@@ -122,11 +115,7 @@ fn line_style(stroke: &Stroke) -> String {
         Dash::Alternating => &[6.0, 2.0, 1.2, 2.0],
         Dash::Long => &[9.0, 2.5],
     };
-    let mut style = format!(
-        "stroke=\"{}\" stroke-width=\"{}\"",
-        colour(stroke.colour),
-        num(width)
-    );
+    let mut style = format!("stroke=\"{}\" stroke-width=\"{}\"", colour(stroke.colour), num(width));
     if !pattern.is_empty() {
         let lengths: Vec<String> = pattern.iter().map(|l| num(l * width)).collect();
         style += &format!(" stroke-dasharray=\"{}\"", lengths.join(" "));
@@ -136,11 +125,7 @@ fn line_style(stroke: &Stroke) -> String {
 
 /// The width of a stroke within what can be seen and leaves something else to see.
 fn thickness(stroke: &Stroke) -> f64 {
-    if stroke.width.is_nan() {
-        1.0
-    } else {
-        stroke.width.clamp(0.2, 20.0)
-    }
+    if stroke.width.is_nan() { 1.0 } else { stroke.width.clamp(0.2, 20.0) }
 }
 
 /// Draws the area between the edges of a band.
@@ -196,11 +181,7 @@ pub(super) fn markers(out: &mut String, plot: &Plot, series: &Series, index: usi
     // them evenly, however many series there are.
     let phase = (0.3 + 0.618_034 * index as f64).fract() * MARKER_STEP;
     for run in plot.runs(&series.points) {
-        let places = if series.points.len() <= FEW {
-            run
-        } else {
-            spaced(&run, phase)
-        };
+        let places = if series.points.len() <= FEW { run } else { spaced(&run, phase) };
         for place in places.into_iter().filter(|&p| plot.shows(p)) {
             shape(out, marker, place, colour(series.stroke.colour));
         }
@@ -245,17 +226,13 @@ fn shape(out: &mut String, marker: Marker, (x, y): Place, stroke: &str) {
         Marker::Cross => (path(&places[..2]) + &path(&places[2..]), "none"),
         _ => (path(&places) + "Z", "#fff"),
     };
-    *out +=
-        &format!("<path d=\"{data}\" fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"1.3\"/>\n");
+    *out += &format!("<path d=\"{data}\" fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"1.3\"/>\n");
 }
 
 /// Draws the sample of a series for the legend, from a place to the right.
 pub(super) fn curve_sample(out: &mut String, stroke: &Stroke, (x, y): Place, length: f64) {
     let data = path(&[(x, y), (x + length, y)]);
-    *out += &format!(
-        "<path d=\"{data}\" fill=\"none\" {}/>\n",
-        line_style(stroke)
-    );
+    *out += &format!("<path d=\"{data}\" fill=\"none\" {}/>\n", line_style(stroke));
     if let Some(marker) = stroke.marker {
         shape(out, marker, (x + length / 2.0, y), colour(stroke.colour));
     }

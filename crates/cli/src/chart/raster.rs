@@ -17,22 +17,13 @@ const LONGEST: f32 = 16_384.0;
 pub(super) fn png(svg: &str, scale: f32) -> Result<Vec<u8>, ChartError> {
     let tree = Tree::from_str(svg, &options())?;
     let size = tree.size();
-    let (width, height) = (
-        (size.width() * scale).round(),
-        (size.height() * scale).round(),
-    );
+    let (width, height) = ((size.width() * scale).round(), (size.height() * scale).round());
     let valid = |side: f32| (1.0..=LONGEST).contains(&side);
-    let pixmap = if valid(width) && valid(height) {
-        Pixmap::new(width as u32, height as u32)
-    } else {
-        None
-    };
+    let pixmap = if valid(width) && valid(height) { Pixmap::new(width as u32, height as u32) } else { None };
     let mut pixmap = pixmap.ok_or(ChartError::Size { width, height })?;
     let transform = Transform::from_scale(width / size.width(), height / size.height());
     resvg::render(&tree, transform, &mut pixmap.as_mut());
-    pixmap
-        .encode_png()
-        .map_err(|error| ChartError::Png(error.to_string()))
+    pixmap.encode_png().map_err(|error| ChartError::Png(error.to_string()))
 }
 
 /// Gives text more weight.
@@ -50,11 +41,7 @@ fn style_sheet() -> String {
 fn options() -> Options<'static> {
     let mut fonts = Database::new();
     fonts.load_font_data(UBUNTU_LIGHT.to_vec());
-    let family = fonts
-        .faces()
-        .next()
-        .and_then(|face| face.families.first())
-        .map(|(name, _)| name.clone());
+    let family = fonts.faces().next().and_then(|face| face.families.first()).map(|(name, _)| name.clone());
     if let Some(name) = family {
         fonts.set_sans_serif_family(name);
     }
@@ -74,13 +61,11 @@ fn options() -> Options<'static> {
 fn resolver() -> FontResolver<'static> {
     let usual = FontResolver::default_fallback_selector();
     FontResolver {
-        select_fallback: Box::new(move |c, used, fonts| {
-            if borrowed(c) {
-                None
-            } else {
-                usual(c, used, fonts)
-            }
-        }),
+        select_fallback: Box::new(
+            move |c, used, fonts| {
+                if borrowed(c) { None } else { usual(c, used, fonts) }
+            },
+        ),
         ..FontResolver::default()
     }
 }

@@ -6,25 +6,12 @@ use super::*;
 
 fn axis(scale: Scale, range: Option<(f64, f64)>) -> Axis {
     let label = "label".into();
-    Axis {
-        label,
-        scale,
-        range,
-    }
+    Axis { label, scale, range }
 }
 
 fn series(label: &str, points: &[(f64, f64)]) -> Series {
-    let stroke = Stroke {
-        colour: 1,
-        dash: Dash::Alternating,
-        width: 1.8,
-        marker: Some(Marker::Diamond),
-    };
-    Series {
-        label: label.into(),
-        points: points.to_vec(),
-        stroke,
-    }
+    let stroke = Stroke { colour: 1, dash: Dash::Alternating, width: 1.8, marker: Some(Marker::Diamond) };
+    Series { label: label.into(), points: points.to_vec(), stroke }
 }
 
 fn chart(points: &[(f64, f64)], scale: Scale, range: Option<(f64, f64)>) -> Chart {
@@ -93,13 +80,7 @@ fn raised_and_lowered_text() {
     chart.title = "10⁻⁵ G_µ run_1 f ⊗ g".into();
     let svg = chart.svg();
     check(&svg);
-    for part in [
-        ">10<tspan ",
-        ">−5</tspan>",
-        ">µ</tspan>",
-        " run_1 f ",
-        ">⊗</tspan>",
-    ] {
+    for part in [">10<tspan ", ">−5</tspan>", ">µ</tspan>", " run_1 f ", ">⊗</tspan>"] {
         assert!(svg.contains(part), "{part} in {svg}");
     }
 }
@@ -122,42 +103,19 @@ fn linear_ticks() {
     let unit = ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"];
     assert_eq!(labels(Scale::Linear, (0.0, 1.0)), unit);
     assert_eq!(labels(Scale::Linear, (1.0, 0.0)), unit);
-    assert_eq!(
-        labels(Scale::Linear, (-2.5, 2.5)),
-        ["−2", "−1", "0", "1", "2"]
-    );
+    assert_eq!(labels(Scale::Linear, (-2.5, 2.5)), ["−2", "−1", "0", "1", "2"]);
     assert_eq!(
         labels(Scale::Linear, (0.0, 3e-5)),
-        [
-            "0",
-            "5×10⁻⁶",
-            "1.0×10⁻⁵",
-            "1.5×10⁻⁵",
-            "2.0×10⁻⁵",
-            "2.5×10⁻⁵",
-            "3.0×10⁻⁵"
-        ]
+        ["0", "5×10⁻⁶", "1.0×10⁻⁵", "1.5×10⁻⁵", "2.0×10⁻⁵", "2.5×10⁻⁵", "3.0×10⁻⁵"]
     );
 }
 
 #[test]
 fn logarithmic_ticks() {
-    assert_eq!(
-        labels(Scale::Log10, (0.01, 100.0)),
-        ["0.01", "0.1", "1", "10", "100"]
-    );
-    assert_eq!(
-        labels(Scale::Log10, (1e-6, 1e-3)),
-        ["10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³"]
-    );
-    assert_eq!(
-        labels(Scale::Log10, (1.0, 30.0)),
-        ["1", "2", "5", "10", "20"]
-    );
-    assert_eq!(
-        labels(Scale::Log10, (3.0, 4.0)),
-        ["3.0", "3.2", "3.4", "3.6", "3.8", "4.0"]
-    );
+    assert_eq!(labels(Scale::Log10, (0.01, 100.0)), ["0.01", "0.1", "1", "10", "100"]);
+    assert_eq!(labels(Scale::Log10, (1e-6, 1e-3)), ["10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³"]);
+    assert_eq!(labels(Scale::Log10, (1.0, 30.0)), ["1", "2", "5", "10", "20"]);
+    assert_eq!(labels(Scale::Log10, (3.0, 4.0)), ["3.0", "3.2", "3.4", "3.6", "3.8", "4.0"]);
     assert!(labels(Scale::Log10, (1e-200, 1e200)).len() < 12);
 }
 
@@ -291,11 +249,7 @@ fn png_has_the_size_asked_for_and_is_not_blank() {
 #[test]
 fn png_has_the_characters_of_our_labels() {
     let draw = |label: char| {
-        let style = text::Style {
-            size: 12.0,
-            bold: false,
-            anchor: text::Anchor::Start,
-        };
+        let style = text::Style { size: 12.0, bold: false, anchor: text::Anchor::Start };
         let mut svg = "<svg xmlns='http://www.w3.org/2000/svg' width='30' height='20' \
                        font-family='sans-serif'>"
             .to_owned();

@@ -57,11 +57,7 @@ impl Level {
 pub(super) fn num(value: f64) -> String {
     let fixed = format!("{value:.2}");
     let short = fixed.trim_end_matches('0').trim_end_matches('.');
-    if short == "-0" {
-        "0".into()
-    } else {
-        short.into()
-    }
+    if short == "-0" { "0".into() } else { short.into() }
 }
 
 /// An exponent in raised characters.
@@ -171,11 +167,7 @@ fn content(text: &str, size: f64) -> String {
         }
         let plain: String = run.iter().map(|&(_, c)| c).collect();
         let plain = escape(&plain);
-        out += &if attributes.is_empty() {
-            plain
-        } else {
-            format!("<tspan{attributes}>{plain}</tspan>")
-        };
+        out += &if attributes.is_empty() { plain } else { format!("<tspan{attributes}>{plain}</tspan>") };
         before = now;
     }
     out
@@ -200,11 +192,7 @@ fn place(out: &mut String, text: &str, at: &str, style: Style) {
         Anchor::Middle => " text-anchor=\"middle\"",
         Anchor::End => " text-anchor=\"end\"",
     };
-    let weight = if style.bold {
-        " font-weight=\"bold\""
-    } else {
-        ""
-    };
+    let weight = if style.bold { " font-weight=\"bold\"" } else { "" };
     let size = num(style.size);
     let content = content(text, style.size);
     *out += &format!("<text {at} font-size=\"{size}\"{weight}{anchor}>{content}</text>\n");

@@ -23,8 +23,12 @@ const DROPPED: f64 = 1e-140;
 const MOST_OPERATIONS: f64 = 6e9;
 
 impl Law {
-    pub(super) fn new(first: u64, mass: Vec<f64>, missing: f64, relative_error: f64) -> Self {
-        Self { first, mass, missing, relative_error }
+    pub(super) fn new(first: u64, mut mass: Vec<f64>, missing: f64, relative_error: f64) -> Self {
+        let end = mass.iter().rposition(|&q| q > 0.0).map_or(1, |last| last + 1);
+        let start = mass.iter().position(|&q| q > 0.0).unwrap_or(0);
+        mass.truncate(end);
+        mass.drain(..start);
+        Self { first: first + start as u64, mass, missing, relative_error }
     }
 
     fn one_point(at: u64) -> Self {
@@ -64,7 +68,8 @@ impl Law {
     /// The law of the sum of two independent values.
     pub fn convolve(&self, other: &Self) -> Result<Self, PrivacyError> {
         let (short, long) = if self.mass.len() <= other.mass.len() { (self, other) } else { (other, self) };
-        let operations = short.mass.len() as f64 * long.mass.len() as f64;
+        let listed = short.mass.iter().filter(|&&a| a > 0.0).count();
+        let operations = listed as f64 * long.mass.len() as f64;
         if operations > MOST_OPERATIONS {
             return Err(too_costly(operations));
         }
@@ -139,8 +144,9 @@ pub(super) struct Recurrence {
     relative_error: f64,
 }
 
-/// −ln of the probability allowed beyond the last value.
+/// −ln of the probability allowed beyond the last value, and beyond those that set the error.
 const TAIL_NATS: f64 = 660.0;
+const USUAL_NATS: f64 = 180.0;
 
 impl Recurrence {
     /// `None` where the recurrence would subtract, divide by zero or take too long.
@@ -153,6 +159,7 @@ impl Recurrence {
         }
         // Chernoff: Pr[c² ≥ n] ≤ E[e^{θk²}]^T·e^{−θn} for every θ > 0; the best of a few.
         let mut last = t * (most * most) as f64;
+        let mut usual = last;
         let mut missing = 0.0;
         for i in 0..40 {
             let theta = 4.0 * 0.7_f64.powi(i);
@@ -161,7 +168,9 @@ impl Recurrence {
                 .enumerate()
                 .map(|(k, &q)| if q > 0.0 { q * (theta * (k * k) as f64).exp_m1() } else { 0.0 })
                 .sum();
-            let n = ((t * excess.ln_1p() + TAIL_NATS) / theta).ceil();
+            let growth = t * excess.ln_1p();
+            usual = usual.min(((growth + USUAL_NATS) / theta).ceil());
+            let n = ((growth + TAIL_NATS) / theta).ceil();
             if n < last {
                 last = n;
                 missing = 1e-280;
@@ -174,7 +183,10 @@ impl Recurrence {
         }
         let steps =
             (1..=most).filter(|&k| mass[k] > 0.0).map(|k| (k * k, mass[k] / mass[0])).collect::<Vec<_>>();
-        let relative_error = last * ((steps.len() + 8) as f64 * f64::EPSILON + 2.0 * round.relative_error());
+        // A probability at n has at most n factors q_k/q_0 and n steps of the recurrence behind it.
+        // Beyond `usual` lie 1e-78 in all, where a larger error does not show.
+        let relative_error =
+            usual * ((steps.len() + 8) as f64 * 0.5 * f64::EPSILON + 2.0 * round.relative_error());
         Some(Self { steps, rounds: t, last: last as usize, missing, relative_error })
     }
 
@@ -212,7 +224,7 @@ impl Recurrence {
         Ok(Law::new(
             start as u64,
             mass,
-            self.missing + 1e-280 * self.last as f64,
+            self.missing + 1e-280 * self.last as f64 + 1e-78 * self.relative_error,
             2.0 * self.relative_error + (self.last + 4) as f64 * f64::EPSILON,
         ))
     }

@@ -41,7 +41,7 @@ impl RoundLaw {
     pub fn fixed_size(samples: u64, groups: u64, group_size: u64, differing: u64) -> Self {
         let odds = differing as f64 / samples as f64;
         let hits = group_hits(groups, group_size, differing, odds);
-        let rest = scaled_binomials(samples - groups * group_size, differing, odds);
+        let rest = scaled_binomials(samples.saturating_sub(groups * group_size), differing, odds);
         let all = scaled_binomials(samples, differing, odds)[differing as usize];
         let g = differing as usize;
         let mut mass: Vec<f64> = hits
@@ -51,7 +51,7 @@ impl RoundLaw {
         while mass.len() > 1 && mass.last() == Some(&0.0) {
             mass.pop();
         }
-        Self::new(mass, (8 * differing + 64) as f64 * f64::EPSILON)
+        Self::new(mass, placing_error(groups, group_size, differing))
     }
 
     /// Binomial(g, p): each differing sample is kept independently.
@@ -116,6 +116,13 @@ impl RoundLaw {
         }
         Law::new(0, mass, 0.0, self.relative_error)
     }
+}
+
+/// The relative error of W[t][k]·C(N−ms, g−t)/C(N, g): up to min(m, g) nested sums of min(s, g)
+/// positive terms, each term with four roundings, and recurrences of length g.
+pub(super) fn placing_error(groups: u64, group_size: u64, differing: u64) -> f64 {
+    let (nested, terms) = (differing.min(groups) as f64, differing.min(group_size) as f64);
+    (nested * (terms + 7.0) + 9.0 * differing as f64 + 32.0) * 0.5 * f64::EPSILON
 }
 
 /// C(n, j)·odds^j for j = 0..=most. With odds = g/N every sum of them over N slots is at most

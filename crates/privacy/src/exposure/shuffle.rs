@@ -1,7 +1,7 @@
 //! Shuffling: the rounds of an epoch are dependent, and the epoch is counted as a whole.
 
 use super::law::Law;
-use super::round::{group_hits, halving, scaled_binomials};
+use super::round::{group_hits, halving, placing_error, scaled_binomials};
 use crate::error::PrivacyError;
 
 /// Multiplications an epoch's law may cost; a few seconds.
@@ -43,14 +43,12 @@ pub(super) fn epoch_law(
             *out += value * weight;
         }
     }
-    while mass.len() > 1 && mass[mass.len() - 1] == 0.0 {
-        mass.pop();
-    }
-    let first = mass.iter().position(|&v| v > 0.0).unwrap_or(0);
-    // Every coefficient is a sum of products of at most g + 2 factors from recurrences of
-    // length ≤ g, with sums of at most g²·(k + 1) positive terms nested g deep.
-    let relative_error = ((g * (g + 24)) as f64 * 4.0 + 64.0) * f64::EPSILON;
-    Ok(Law::new(first as u64, mass[first..].to_vec(), missing, relative_error))
+    // A coefficient is built from at most g rounds that hold differing samples, each with the error
+    // of its own weight, by nested sums of at most g·min(m, g) positive terms.
+    let nested = (g * g) as f64 * groups.min(differing) as f64 + 16.0 * g as f64 + 32.0;
+    let relative_error =
+        g as f64 * placing_error(groups, group_size, differing) + nested * 0.5 * f64::EPSILON;
+    Ok(Law::new(0, mass, missing, relative_error))
 }
 
 /// The round as a polynomial in x whose coefficients are sparse polynomials in y:

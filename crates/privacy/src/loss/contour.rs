@@ -66,7 +66,11 @@ enum Kernel {
 
 impl Contour {
     /// A line through c, for the thresholds ε whose saddle point is near c.
-    pub(crate) fn new(factors: &[Factor], c: f64) -> Result<Self, PrivacyError> {
+    pub(crate) fn new(
+        factors: &[Factor],
+        c: f64,
+        spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
+    ) -> Result<Self, PrivacyError> {
         let total = cumulants(factors, c);
         let epsilon = total.mean;
         let spread = total.variance.sqrt().max(1e-150);
@@ -116,11 +120,15 @@ impl Contour {
             let atom = ln_atom.exp();
             let mut values = Vec::with_capacity(128);
             let most = ((reach / step) as usize + 1).min(MOST_NODES);
-            if most * lines.iter().map(Line::cost).sum::<usize>() > MOST_OPERATIONS {
+            let cost = lines.iter().map(Line::cost).sum::<usize>();
+            if most * cost > MOST_OPERATIONS {
                 break;
             }
+            // The edges of the strip cost more than the nodes.
+            spend(40.0 * cost as f64)?;
             let mut rest = (f64::INFINITY, f64::INFINITY);
             while values.len() <= most && rest.0 > WANTED.exp() {
+                spend(lines.iter().map(|line| line.work(BLOCK)).sum())?;
                 let start = values.len();
                 let mut block = [(Complex64::ZERO, 0.0); BLOCK];
                 for line in &lines {
@@ -138,8 +146,11 @@ impl Contour {
             }
             // δ needs the smaller of the two bounds only; the tails say themselves how wide they are.
             let end = values.len() as f64 * step;
-            if rest.0 < WANTED.exp() || values.len() > MOST_NODES || rest.1 * end < (WANTED + 8.0).exp() {
+            if rest.0 < WANTED.exp() || rest.1 * end < (WANTED + 8.0).exp() {
                 return Ok(Self { c, period, total, values, ln_atom, rest, right, left });
+            }
+            if values.len() > MOST_NODES {
+                break;
             }
             reach *= 5.0;
         }
@@ -194,9 +205,12 @@ impl Contour {
         let relative = (self.total.error + 8.0 * f64::EPSILON * (1.0 + ln_scale.abs())).exp_m1();
         let scale = ln_scale.exp();
         let spread = scale * (error + sum.abs() * relative);
+        let lower = scale * sum - spread - alias + atom * (1.0 - relative);
+        let upper = scale * sum + spread + atom * (1.0 + relative);
+        // Far from the saddle an overflow may leave no number; then nothing is claimed.
         Interval {
-            lower: (scale * sum - spread - alias + atom * (1.0 - relative)).clamp(0.0, 1.0),
-            upper: (scale * sum + spread + atom * (1.0 + relative)).clamp(0.0, 1.0),
+            lower: if lower.is_finite() { lower.clamp(0.0, 1.0) } else { 0.0 },
+            upper: if upper.is_finite() { upper.clamp(0.0, 1.0) } else { 1.0 },
         }
     }
 
@@ -204,7 +218,13 @@ impl Contour {
     pub(crate) fn delta(&self, epsilon: f64) -> Interval {
         let ln_scale = self.total.ln_m - self.c * epsilon;
         let alias = self.left_of_one(self.c) + self.alias(&self.right, epsilon, 0.0).exp();
-        self.interval(ln_scale, self.sum(Kernel::Delta, epsilon), alias, 0.0)
+        let delta = self.interval(ln_scale, self.sum(Kernel::Delta, epsilon), alias, 0.0);
+        // Chernoff's bound needs no integral: (1 − e^{ε−y})₊ ≤ e^{c(y−ε)} for every y.
+        let chernoff = (ln_scale + self.total.error + 1e-12 * (1.0 + ln_scale.abs())).exp();
+        if chernoff < delta.upper {
+            return Interval { lower: delta.lower.min(chernoff), upper: chernoff };
+        }
+        delta
     }
 
     /// P[Y ≤ ε], with full relative accuracy on a line left of 0.
@@ -216,7 +236,8 @@ impl Contour {
         if self.c > 0.0 {
             let alias = self.left_of_one(self.c) + self.alias(&self.right, epsilon, 0.0).exp();
             let upper = self.interval(ln_scale, sum, alias, 0.0);
-            Interval { lower: 1.0 - upper.upper, upper: 1.0 - upper.lower }
+            Interval { lower: 1.0 - upper.upper - f64::EPSILON, upper: 1.0 - upper.lower + f64::EPSILON }
+                .clamp(0.0, 1.0)
         } else {
             let alias = self.left_of_one(-self.c) + self.alias(&self.left, epsilon, 0.0).exp();
             self.interval(ln_scale, (-sum.0, sum.1), alias, atom)

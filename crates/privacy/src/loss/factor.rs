@@ -84,9 +84,14 @@ impl Factor {
             Kind::Known { parts, relative_error, .. } => known(parts, *relative_error, c).0,
             Kind::Round { shape, relative_error } => {
                 let shape = shape.pruned(c);
-                if shape.count(c, 46.0) > 10.0 * MOST_NODES {
+                if shape.count(c, 46.0) > 4.0 * MOST_NODES {
                     // So far out that nobody can use it; the searches turn back here.
-                    return Cumulants { ln_m: f64::INFINITY, mean: f64::INFINITY, variance: f64::INFINITY, error: f64::INFINITY };
+                    return Cumulants {
+                        ln_m: f64::INFINITY,
+                        mean: f64::INFINITY,
+                        variance: f64::INFINITY,
+                        error: f64::INFINITY,
+                    };
                 }
                 let nodes = shape.nodes(c, 46.0);
                 let mut result = tilted(&nodes.y, &nodes.ln_q, c).0;
@@ -95,6 +100,15 @@ impl Factor {
             }
         };
         scaled(one, self.times as f64)
+    }
+
+    /// About how many terms [`cumulants`](Self::cumulants) adds up.
+    pub(crate) fn work(&self, c: f64) -> f64 {
+        match &self.kind {
+            Kind::Gaussian(_) => 1.0,
+            Kind::Known { parts, .. } => parts.len() as f64,
+            Kind::Round { shape, .. } => 4.0 * shape.pruned(c).count(c, 46.0).min(4.0 * MOST_NODES),
+        }
     }
 
     /// The factor on the line Re z = c, good for |Im z| ≤ `reach`, with a quadrature whose error
@@ -330,6 +344,18 @@ fn sinc_envelope(x: f64) -> f64 {
 }
 
 impl Line {
+    /// Work, in sines, for `count` values on the line; a turn is about a tenth of a sine.
+    pub(crate) fn work(&self, count: usize) -> f64 {
+        let share = if self.turns() { 0.1 } else { 1.0 };
+        share * (count * self.cost()) as f64
+    }
+
+    /// A turned vector loses a rounding a turn, which counts `times` times: for few rounds that is
+    /// nothing, and turning is ten times as fast as a sine.
+    fn turns(&self) -> bool {
+        self.times < 2000.0 && matches!(self.body, Body::Round(_))
+    }
+
     /// Operations for one value on the line.
     pub(crate) fn cost(&self) -> usize {
         match &self.body {
@@ -369,9 +395,7 @@ impl Line {
                 }
             }
             Body::Round(line) => {
-                // A turned vector loses a rounding a turn, which counts `times` times: for few rounds
-                // that is nothing, and turning is ten times as fast as a sine.
-                if self.times < 2000.0 && out.len() > 1 {
+                if self.turns() {
                     self.add_turned(line, start, step, out);
                     return;
                 }

@@ -22,7 +22,7 @@ const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
 
 /// How near (in steps) the loss of a merged cell comes to its grid point; all rounds' worth of it is
 /// put on ε.
-const SOLVED: f64 = 1e-7;
+pub(crate) const SOLVED: f64 = 1e-7;
 
 /// A run's privacy loss on a grid.
 #[derive(Debug)]
@@ -51,11 +51,11 @@ struct Composed {
 
 /// One factor's law under P: `mass[i]` on the loss (first + i)·step, and what lies at infinity.
 #[derive(Debug)]
-struct Discrete {
-    times: u64,
-    first: i64,
-    mass: Vec<f64>,
-    infinite: f64,
+pub(crate) struct Discrete {
+    pub times: u64,
+    pub first: i64,
+    pub mass: Vec<f64>,
+    pub infinite: f64,
 }
 
 impl Grid {
@@ -71,16 +71,23 @@ impl Grid {
         Self { step, upper: build(connect_dots), lower: build(merge_cells), kept: Mutex::default() }
     }
 
+    /// A grid for lower bounds only, from laws that were put on it elsewhere.
+    pub(crate) fn of_lower(step: f64, lower: Vec<Discrete>) -> Self {
+        Self { step, upper: Vec::new(), lower, kept: Mutex::default() }
+    }
+
+    /// The lower end of [`delta`](Self::delta) alone.
+    pub(crate) fn delta_lower(&self, epsilon: f64) -> f64 {
+        let times: f64 = self.lower.iter().map(|d| d.times as f64).sum();
+        let (value, error) = self.evaluate(&self.lower, epsilon + times * SOLVED * self.step);
+        (value - error).clamp(0.0, 1.0)
+    }
+
     /// δ(ε) between the two laws' values, with the errors of the transform and of the window.
     pub(crate) fn delta(&self, epsilon: f64) -> Interval {
         let (upper, upper_error) = self.evaluate(&self.upper, epsilon);
-        let times: f64 = self.lower.iter().map(|d| d.times as f64).sum();
-        let (lower, lower_error) = self.evaluate(&self.lower, epsilon + times * SOLVED * self.step);
         let infinite: f64 = self.upper.iter().map(|d| d.times as f64 * d.infinite).sum();
-        Interval {
-            lower: (lower - lower_error).clamp(0.0, 1.0),
-            upper: (upper + upper_error + infinite).clamp(0.0, 1.0),
-        }
+        Interval { lower: self.delta_lower(epsilon), upper: (upper + upper_error + infinite).clamp(0.0, 1.0) }
     }
 
     fn evaluate(&self, laws: &[Discrete], epsilon: f64) -> (f64, f64) {

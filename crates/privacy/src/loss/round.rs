@@ -45,6 +45,7 @@ impl Shape {
     /// contribution to the integrand, looked for along the line, is below e^{LN_PRUNED}.
     pub(crate) fn pruned(&self, c: f64) -> Self {
         let reach = (c + 1.0).max(-c).max(1.0);
+        // (Along a half line the contribution has one maximum.)
         let scan = |low: f64, high: f64, contribution: &dyn Fn(f64) -> f64| {
             let step = ((high - low) / 96.0).max(0.2);
             let count = ((high - low) / step) as usize + 1;
@@ -52,21 +53,25 @@ impl Shape {
         };
         match self {
             Shape::Line { plus, minus } => {
-                let widest = plus.iter().chain(minus).map(|p| p.0.abs()).fold(0.0, f64::max);
                 let keep = |parts: &[(f64, f64)]| -> Vec<(f64, f64)> {
-                    let matters = |&&(a, b): &&(f64, f64)| {
-                        // The shift a of the mean is reached at x = (c+1)·a at most.
-                        let high = (reach * a.abs().max(1.0)).min(reach * widest) + REACH;
-                        scan(-high, high, &|x| {
-                            let (up, down) = (ln_mixture(plus, x).0, ln_mixture(minus, x).0);
-                            let own = b.ln() + a * x - 0.5 * a * a - ln_mixture(parts, x).0;
-                            -0.5 * x * x + (c + 1.0) * up - c * down + own
-                        }) > LN_PRUNED
-                    };
                     if parts.len() <= 2 {
                         return parts.to_vec();
                     }
-                    parts.iter().filter(matters).copied().collect()
+                    // A component is felt most where its mean is moved to by one up to c + 1 of the
+                    // factors, and near the centre.
+                    let places = parts.iter().flat_map(|&(a, _)| [a, 0.5 * (1.0 + reach) * a, reach * a]);
+                    let places: Vec<(f64, f64)> = places
+                        .chain([-6.0, -3.0, 0.0, 3.0, 6.0])
+                        .map(|x| {
+                            let (up, down) = (ln_mixture(plus, x).0, ln_mixture(minus, x).0);
+                            (x, -0.5 * x * x + (c + 1.0) * up - c * down - ln_mixture(parts, x).0)
+                        })
+                        .collect();
+                    let felt = |a: f64, b: f64| {
+                        let at = |&(x, rest): &(f64, f64)| rest + b.ln() + a * x - 0.5 * a * a;
+                        places.iter().map(at).fold(f64::MIN, f64::max)
+                    };
+                    parts.iter().copied().filter(|&(a, b)| felt(a, b) > LN_PRUNED).collect()
                 };
                 Shape::Line { plus: keep(plus), minus: keep(minus) }
             }
@@ -86,8 +91,7 @@ impl Shape {
     /// Nodes that carry all of M(c + it) but a share of 1e-20. The step of a piece is
     /// 2π·(half width of its strip)/`resolution`. The shape must be pruned for c.
     pub(crate) fn nodes(&self, c: f64, resolution: f64) -> Nodes {
-        let mut nodes =
-            Nodes { y: Vec::new(), ln_q: Vec::new(), ln_width: Vec::new(), starts: Vec::new() };
+        let mut nodes = Nodes { y: Vec::new(), ln_q: Vec::new(), ln_width: Vec::new(), starts: Vec::new() };
         for piece in self.pieces() {
             nodes.starts.push(nodes.y.len());
             let step = std::f64::consts::TAU * piece.strip() / resolution;

@@ -85,7 +85,11 @@ fn solve(f: impl Fn(f64) -> (f64, f64)) -> f64 {
     let mut x = 0.5 * (low + high);
     for _ in 0..100 {
         let (value, slope) = f(x);
-        if value <= 0.0 { low = x } else { high = x }
+        if value <= 0.0 {
+            low = x
+        } else {
+            high = x
+        }
         let next = x - value / slope;
         let next = if next > low && next < high { next } else { 0.5 * (low + high) };
         if (next - x).abs() <= 1e-15 * (1.0 + x.abs()) {
