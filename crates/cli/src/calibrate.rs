@@ -8,8 +8,9 @@ use dpsgd_privacy::mechanism::Sampling;
 use dpsgd_privacy::{Adversary, Interval, PrivacyError, adversary};
 use serde_json::{Map, Value, json};
 
+use crate::rounding::up;
 use crate::settings::{self, Question, Run, Settings, number};
-use crate::statement::{percent, subscript, up, wrapped};
+use crate::statement::{percent, subscript, wrapped};
 use crate::{Failure, json, print};
 
 /// The flags of `dpsgd calibrate`.
@@ -25,10 +26,10 @@ pub struct Calibrate {
     #[arg(long, value_enum, help_heading = "The target")]
     solve: Solve,
     /// The ε to meet at --delta
-    #[arg(long, value_name = "ε", allow_negative_numbers = true, help_heading = "The target")]
+    #[arg(long, value_name = "ε", allow_hyphen_values = true, help_heading = "The target")]
     target_epsilon: Option<f64>,
     /// The µ of Gaussian DP to meet, instead of --target-epsilon
-    #[arg(long, value_name = "µ", allow_negative_numbers = true, help_heading = "The target")]
+    #[arg(long, value_name = "µ", allow_hyphen_values = true, help_heading = "The target")]
     target_mu: Option<f64>,
     /// Against whom [default: A0; A1 for shuffle, where nothing better is known]
     #[arg(long, value_enum, ignore_case = true, help_heading = "The target")]

@@ -10,8 +10,8 @@ use dpsgd_privacy::{Adversary, PrivacyError, adversary, gaussian};
 
 use crate::account::answer;
 use crate::chart::{self, Axis, BLACK, Band, Chart, Dash, GREY, Marker, Scale, Series, Stroke};
+use crate::rounding::up;
 use crate::settings::{self, Question, Run, Settings, number};
-use crate::statement::up;
 use crate::{Failure, print};
 
 /// The flags of `dpsgd curve`.

@@ -9,6 +9,7 @@ mod calibrate;
 mod chart;
 mod curve;
 mod json;
+mod rounding;
 mod settings;
 mod statement;
 

@@ -19,31 +19,31 @@ use crate::Failure;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Settings {
     /// N, the size of the data set [default: 60000]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub samples: Option<u64>,
     /// m, groups a round [default: 64]
-    #[arg(long, value_name = "m", allow_negative_numbers = true)]
+    #[arg(long, value_name = "m", allow_hyphen_values = true)]
     pub groups: Option<u64>,
     /// s, samples a group: 1 is individual clipping [default: 1]
-    #[arg(long, value_name = "s", allow_negative_numbers = true)]
+    #[arg(long, value_name = "s", allow_hyphen_values = true)]
     pub group_size: Option<u64>,
     /// E, epochs of ⌊N/(ms)⌋ rounds [default: 100]
-    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", allow_hyphen_values = true)]
     pub epochs: Option<u64>,
     /// T, rounds, instead of --epochs
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
     pub rounds: Option<u64>,
     /// σ, noise N(0, (2Cσ)²) on every coordinate [default: 2]
-    #[arg(long, value_name = "σ", allow_negative_numbers = true)]
+    #[arg(long, value_name = "σ", allow_hyphen_values = true)]
     pub sigma: Option<f64>,
     /// z = 2σ, noise N(0, (Cz)²), instead of --sigma
-    #[arg(long, value_name = "z", allow_negative_numbers = true)]
+    #[arg(long, value_name = "z", allow_hyphen_values = true)]
     pub noise_multiplier: Option<f64>,
     /// How a round draws its samples [default: subsample]
     #[arg(long, value_enum)]
     pub sampling: Option<SamplingName>,
     /// p, the rate of Poisson sampling; without it p = groups/samples
-    #[arg(long, value_name = "p", allow_negative_numbers = true)]
+    #[arg(long, value_name = "p", allow_hyphen_values = true)]
     pub rate: Option<f64>,
     /// Keep every group with probability ½ only (probabilistic filtering)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -52,22 +52,22 @@ pub struct Settings {
     #[arg(long, value_enum)]
     pub neighbours: Option<NeighboursName>,
     /// g, the number of samples in which neighbours differ [default: 1]
-    #[arg(long, value_name = "g", allow_negative_numbers = true)]
+    #[arg(long, value_name = "g", allow_hyphen_values = true)]
     pub differing: Option<u64>,
     /// µ of a further Gaussian release, composed in; can be repeated
-    #[arg(long, value_name = "µ", allow_negative_numbers = true, value_delimiter = ',')]
+    #[arg(long, value_name = "µ", allow_hyphen_values = true, value_delimiter = ',')]
     pub release_mu: Vec<f64>,
     /// δ at which ε is asked for [default: 1e-5]
-    #[arg(long, value_name = "δ", allow_negative_numbers = true, help_heading = "The question")]
+    #[arg(long, value_name = "δ", allow_hyphen_values = true, help_heading = "The question")]
     pub delta: Option<f64>,
     /// ε at which δ is asked for, instead of --delta
-    #[arg(long, value_name = "ε", allow_negative_numbers = true, help_heading = "The question")]
+    #[arg(long, value_name = "ε", allow_hyphen_values = true, help_heading = "The question")]
     pub epsilon: Option<f64>,
     /// False-alarm rates of the attacks to report [default: 0.01,0.05,0.5]
     #[arg(
         long,
         value_name = "α,…",
-        allow_negative_numbers = true,
+        allow_hyphen_values = true,
         value_delimiter = ',',
         help_heading = "The question"
     )]

@@ -65,7 +65,7 @@ const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
 /// Terms computed for one question at most, a few seconds.
-const MOST_WORK: f64 = 6e7;
+const MOST_WORK: f64 = 1.5e8;
 /// The relative width from which on a line's answer is not good enough.
 const USEFUL: f64 = 1e-4;
 /// Thresholds from which on only Chernoff's bound is given.

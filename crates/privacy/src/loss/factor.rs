@@ -193,7 +193,8 @@ fn tilted(y: &[f64], ln_q: &[f64], c: f64) -> (Cumulants, Vec<f64>) {
         let mut excess = 0.0;
         let mut size = 0.0;
         for (&y, &l) in y.iter().zip(ln_q) {
-            let term = l.exp() * bracket(tilt, y);
+            // Far out the weight underflows while the power overflows; their product does neither.
+            let term = if tilt * y > 300.0 { (tilt * y + l).exp() } else { l.exp() * bracket(tilt, y) };
             excess += term;
             size += term.abs();
         }
