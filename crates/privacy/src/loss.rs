@@ -34,7 +34,7 @@ struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
     lines: HashMap<Tilt, Arc<Contour>>,
     grid: Option<Arc<Grid>>,
-    /// Work done for the present question.
+    /// Work done so far, in sines.
     spent: f64,
 }
 
@@ -64,8 +64,8 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// Terms computed for one question at most, a few seconds.
-const MOST_WORK: f64 = 1.5e8;
+/// Sines that one run's accounting may cost, some seconds; ordinary settings need a thousandth.
+const MOST_WORK: f64 = 2.5e8;
 /// The relative width from which on a line's answer is not good enough.
 const USEFUL: f64 = 1e-4;
 /// Thresholds from which on only Chernoff's bound is given.
@@ -186,24 +186,19 @@ impl Loss {
         if best.value() < apart && apart < 1e3 { Tilt::nearest(apart) } else { best }
     }
 
-    /// Counts work done for the present question; an error when it is more than a few seconds' worth.
+    /// Counts the work done on this loss; an error when it is more than some seconds' worth.
     fn spend(&self, work: f64) -> Result<(), PrivacyError> {
         let mut kept = self.kept();
         kept.spent += work;
         if kept.spent > MOST_WORK {
             return Err(PrivacyError::TooCostly {
-                what: "this question",
+                what: "this run's accounting",
                 operations: kept.spent,
                 limit: MOST_WORK,
                 remedy: "the setting is extreme; ask adversary A1, or for a larger δ",
             });
         }
         Ok(())
-    }
-
-    /// Begins a question.
-    fn begin(&self) {
-        self.kept().spent = 0.0;
     }
 
     /// For thresholds beyond any sense: Chernoff's bound, without a line.
@@ -292,7 +287,11 @@ impl Loss {
 
     /// δ from the second engine.
     fn on_grid(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
-        self.spend(16.0 * GRID_POINTS as f64)?;
+        if self.kept().grid.is_none() {
+            let parts: usize = self.factors.iter().map(Factor::parts).sum();
+            self.spend(60.0 * (GRID_POINTS * parts) as f64)?;
+        }
+        self.spend(40.0 * GRID_POINTS as f64)?;
         Ok(self.charged(self.grid().delta(epsilon)))
     }
 
@@ -321,13 +320,11 @@ impl Loss {
 impl Curve for Loss {
     fn delta(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
         check_epsilon(epsilon)?;
-        self.begin();
         self.delta_within(epsilon)
     }
 
     fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
         check_epsilon(epsilon)?;
-        self.begin();
         if epsilon > FAR {
             return Ok(self.far(epsilon));
         }
@@ -361,7 +358,6 @@ impl Curve for Loss {
 
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
         check_delta(delta)?;
-        self.begin();
         // One line near the answer serves the whole root finding. The saddle-point approximation
         // of ln δ falls as c grows.
         let target = delta.ln();

@@ -158,7 +158,7 @@ pub const MOST_SAMPLES: u64 = 1 << 53;
 /// The largest T: beyond it the rounding of one round's moment, times T, would drown the result.
 pub const MOST_ROUNDS: u64 = 1_000_000_000_000;
 /// The smallest and largest σ.
-pub const SIGMA_RANGE: (f64, f64) = (1e-3, 1e6);
+pub const SIGMA_RANGE: (f64, f64) = (0.05, 1e5);
 
 fn refuse<T>(
     name: &'static str,
@@ -242,11 +242,11 @@ impl RunConfig {
                 self.check_sizes(samples, groups, group_size, phase.sampling.name())?;
             }
             Sampling::Poisson { rate } => {
-                if !(rate > 0.0 && rate <= 1.0) || rate < 1e-15 {
+                if !(1e-9..=1.0).contains(&rate) {
                     return refuse(
                         "rate",
                         rate,
-                        "at least 1e-15 and at most 1",
+                        "at least 1e-9 and at most 1",
                         "it is the probability with which a round keeps a sample",
                     );
                 }

@@ -73,6 +73,9 @@ impl Contour {
     ) -> Result<Self, PrivacyError> {
         let total = cumulants(factors, c);
         let epsilon = total.mean;
+        if !(total.ln_m.is_finite() && epsilon.is_finite()) {
+            return Err(not_certified("too many nodes"));
+        }
         let spread = total.variance.sqrt().max(1e-150);
         // ln of the size of what is computed, up to a factor near one.
         let size =

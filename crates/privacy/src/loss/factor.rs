@@ -102,6 +102,15 @@ impl Factor {
         scaled(one, self.times as f64)
     }
 
+    /// Components of the pair of one round.
+    pub(crate) fn parts(&self) -> usize {
+        match &self.kind {
+            Kind::Gaussian(_) => 1,
+            Kind::Known { parts, .. } | Kind::Round { shape: Shape::Halves { parts, .. }, .. } => parts.len(),
+            Kind::Round { shape: Shape::Line { plus, minus }, .. } => plus.len() + minus.len(),
+        }
+    }
+
     /// About how many terms [`cumulants`](Self::cumulants) adds up.
     pub(crate) fn work(&self, c: f64) -> f64 {
         match &self.kind {
