@@ -64,8 +64,8 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// Sines that one run's accounting may cost, some seconds; ordinary settings need a thousandth.
-const MOST_WORK: f64 = 2.5e8;
+/// Sines that one run's accounting may cost in all; ordinary settings need a thousandth.
+const MOST_WORK: f64 = 2e9;
 /// The relative width from which on a line's answer is not good enough.
 const USEFUL: f64 = 1e-4;
 /// Thresholds from which on only Chernoff's bound is given.

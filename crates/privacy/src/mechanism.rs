@@ -242,11 +242,11 @@ impl RunConfig {
                 self.check_sizes(samples, groups, group_size, phase.sampling.name())?;
             }
             Sampling::Poisson { rate } => {
-                if !(1e-9..=1.0).contains(&rate) {
+                if !(1e-10..=1.0).contains(&rate) {
                     return refuse(
                         "rate",
                         rate,
-                        "at least 1e-9 and at most 1",
+                        "at least 1e-10 and at most 1",
                         "it is the probability with which a round keeps a sample",
                     );
                 }
