@@ -1,0 +1,456 @@
+//! The one multiplication behind convolutions and linear layers.
+//!
+//! C\[r\]\[j\] = Σ_k A\[row r + step k\] · B\[step k\]\[j\]: the rows of A are anywhere in its buffer, and k
+//! walks two nested strides in A and in B. So a convolution needs no copy of its patches:
+//!
+//! * forward: a row is an output pixel, k runs over the kernel's rows and, contiguous in NHWC, over
+//!   its columns and channels;
+//! * weight gradient: a row is a place in the kernel, k runs over the pixels;
+//! * input gradient: a row is an output pixel, k runs over its channels, and C, which is added to,
+//!   is the patch of the input that the pixel saw.
+//!
+//! A tile of rows × vectors of C stays in registers while k runs. The order of summation depends on
+//! the shapes alone, never on threads.
+
+use super::simd::{Portable, Simd};
+use super::{Level, SLACK};
+
+/// How k walks: `outer` times `inner` steps, with the strides of both in A and in B.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk {
+    /// Steps of the outer loop.
+    pub outer: usize,
+    /// Steps of the inner loop.
+    pub inner: usize,
+    /// Strides in A of the outer and of the inner loop.
+    pub a: [usize; 2],
+    /// Strides in B of the outer and of the inner loop.
+    pub b: [usize; 2],
+}
+
+impl Walk {
+    /// A single loop.
+    pub fn line(steps: usize, a: usize, b: usize) -> Self {
+        Self { outer: 1, inner: steps, a: [0, a], b: [0, b] }
+    }
+
+    fn furthest(&self, strides: [usize; 2]) -> usize {
+        (self.outer - 1) * strides[0] + (self.inner - 1) * strides[1]
+    }
+}
+
+/// Where rows begin in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    list: &'a [u32],
+    furthest: usize,
+}
+
+impl<'a> Places<'a> {
+    /// These places.
+    pub fn new(list: &'a [u32]) -> Self {
+        Self { list, furthest: list.iter().max().map_or(0, |&place| place as usize) }
+    }
+}
+
+/// [`Places`] that are used again and again.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    list: Vec<u32>,
+    furthest: usize,
+}
+
+impl Table {
+    /// The same places, without looking through them again.
+    pub fn places(&self) -> Places<'_> {
+        Places { list: &self.list, furthest: self.furthest }
+    }
+
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.list.len()
+    }
+}
+
+impl FromIterator<usize> for Table {
+    /// Panics at a place of 2³² or more.
+    fn from_iter<I: IntoIterator<Item = usize>>(places: I) -> Self {
+        let list: Vec<u32> =
+            places.into_iter().map(|place| u32::try_from(place).expect("a place below 2³²")).collect();
+        let furthest = Places::new(&list).furthest;
+        Self { list, furthest }
+    }
+}
+
+/// The operands of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a> {
+    /// A.
+    pub a: &'a [f32],
+    /// Where each row begins in A.
+    pub rows: Places<'a>,
+    /// B, with [`SLACK`] numbers beyond what is used.
+    pub b: &'a [f32],
+    /// From the first column of one panel of [`Level::panel`] columns to that of the next.
+    pub panel: usize,
+    /// How k walks.
+    pub walk: Walk,
+    /// The number of columns.
+    pub columns: usize,
+}
+
+/// What happens to a finished tile of C.
+type Finish = u8;
+const STORE: Finish = 0;
+const ADD: Finish = 1;
+/// Store, and sum the squares of what is stored.
+const SQUARE: Finish = 2;
+
+/// A tile of R rows and V vectors: the inner loop.
+#[inline(always)]
+unsafe fn tile<S: Simd, const R: usize, const V: usize>(
+    a: [*const f32; R],
+    b: *const f32,
+    walk: &Walk,
+) -> [[S::V; V]; R] {
+    // SAFETY: the driver has checked the furthest place in A and in B.
+    unsafe {
+        let mut sum = [[S::zero(); V]; R];
+        for outer in 0..walk.outer {
+            let mut at = outer * walk.a[0];
+            let mut from = b.add(outer * walk.b[0]);
+            for _ in 0..walk.inner {
+                let mut column = [S::zero(); V];
+                for (v, column) in column.iter_mut().enumerate() {
+                    *column = S::load(from.add(v * S::LANES));
+                }
+                for r in 0..R {
+                    let x = S::splat(*a[r].add(at));
+                    for v in 0..V {
+                        sum[r][v] = S::fma(x, column[v], sum[r][v]);
+                    }
+                }
+                at += walk.a[1];
+                from = from.wrapping_add(walk.b[1]);
+            }
+        }
+        sum
+    }
+}
+
+/// Where the result goes.
+struct Target<'a> {
+    c: *mut f32,
+    places: Places<'a>,
+    bias: Option<&'a [f32]>,
+}
+
+impl Target<'_> {
+    /// Puts one vector into C; returns the new sum of squares.
+    #[inline(always)]
+    unsafe fn put<S: Simd, const F: Finish>(
+        &self,
+        at: *mut f32,
+        column: usize,
+        value: S::V,
+        square: S::V,
+    ) -> S::V {
+        // SAFETY: `Product::check` has seen C, `run` the bias with its slack.
+        unsafe {
+            let value = match self.bias {
+                _ if F == ADD => S::add(value, S::load(at)),
+                Some(bias) => S::add(value, S::load(bias.as_ptr().add(column))),
+                None => value,
+            };
+            S::store(at, value);
+            if F == SQUARE { S::fma(value, value, square) } else { square }
+        }
+    }
+
+    /// The same for the last `n` columns: nothing beyond them is read or written.
+    #[inline(always)]
+    unsafe fn put_first<S: Simd, const F: Finish>(
+        &self,
+        at: *mut f32,
+        column: usize,
+        value: S::V,
+        n: usize,
+        square: S::V,
+    ) -> S::V {
+        // SAFETY: as in `put`.
+        unsafe {
+            let value = match self.bias {
+                _ if F == ADD => S::add(value, S::load_first(at, n)),
+                Some(bias) => S::add(value, S::load(bias.as_ptr().add(column))),
+                None => value,
+            };
+            S::store_first(at, value, n);
+            if F == SQUARE {
+                let value = S::first(value, n);
+                S::fma(value, value, square)
+            } else {
+                square
+            }
+        }
+    }
+}
+
+/// All rows of one block of V vectors of columns, in tiles of nearly equal height.
+#[inline(always)]
+unsafe fn block<S: Simd, const F: Finish, const V: usize>(
+    product: &Product,
+    b: *const f32,
+    column: usize,
+    target: &Target,
+) -> f64 {
+    let mut total = 0.0;
+    let rows = product.rows.list.len();
+    let count = rows.div_ceil(S::ROWS[V - 1]);
+    let (height, higher) = (rows / count, rows % count);
+    let mut first = 0;
+    // The columns of the last vector that count.
+    let last = (product.columns - column - (V - 1) * S::LANES).min(S::LANES);
+    macro_rules! tiles {
+        ($($rows:literal)*) => {
+            for i in 0..count {
+                let rows = height + usize::from(i < higher);
+                match rows {
+                    // SAFETY: `Product::check` has seen all rows and places.
+                    $($rows => unsafe {
+                        let a: [*const f32; $rows] = std::array::from_fn(|r| {
+                            product.a.as_ptr().add(*product.rows.list.get_unchecked(first + r) as usize)
+                        });
+                        let sums = tile::<S, $rows, V>(a, b, &product.walk);
+                        let mut square = S::zero();
+                        for r in 0..$rows {
+                            let at = target.c.add(*target.places.list.get_unchecked(first + r) as usize + column);
+                            for v in 0..V - 1 {
+                                let (at, column) = (at.add(v * S::LANES), column + v * S::LANES);
+                                square = target.put::<S, F>(at, column, sums[r][v], square);
+                            }
+                            let (at, column) = (at.add((V - 1) * S::LANES), column + (V - 1) * S::LANES);
+                            square = if last == S::LANES {
+                                target.put::<S, F>(at, column, sums[r][V - 1], square)
+                            } else {
+                                target.put_first::<S, F>(at, column, sums[r][V - 1], last, square)
+                            };
+                        }
+                        // Tile by tile into double precision, so that the sum of many squares stays exact
+                        // to a few units of single precision.
+                        if F == SQUARE {
+                            total += f64::from(S::sum(square));
+                        }
+                    },)*
+                    _ => unreachable!("no tile is higher"),
+                }
+                first += rows;
+            }
+        };
+    }
+    tiles!(1 2 3 4 5 6 7 8);
+    total
+}
+
+/// All columns, a panel at a time, so that the panel of B stays in the cache while the rows pass.
+#[inline(always)]
+unsafe fn drive<S: Simd, const F: Finish>(product: &Product, target: &Target) -> f64 {
+    let panel = 2 * S::LANES;
+    let mut total = 0.0;
+    for (i, column) in (0..product.columns).step_by(panel).enumerate() {
+        // SAFETY: `Product::check` has seen the last panel.
+        unsafe {
+            let b = product.b.as_ptr().add(i * product.panel);
+            total += if product.columns - column > S::LANES {
+                block::<S, F, 2>(product, b, column, target)
+            } else {
+                block::<S, F, 1>(product, b, column, target)
+            };
+        }
+    }
+    total
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<const F: Finish>(product: &Product, target: &Target) -> f64 {
+    // SAFETY: the caller has checked the product.
+    unsafe { drive::<super::simd::x86::Avx2, F>(product, target) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx2,fma")]
+unsafe fn avx512<const F: Finish>(product: &Product, target: &Target) -> f64 {
+    // SAFETY: the caller has checked the product.
+    unsafe { drive::<super::simd::x86::Avx512, F>(product, target) }
+}
+
+impl Product<'_> {
+    /// Panics where a row, a panel or a place in C would reach beyond its slice.
+    fn check(&self, level: Level, c: usize, places: Places) {
+        assert_eq!(self.rows.list.len(), places.list.len(), "as many places as rows");
+        assert!(self.rows.furthest + self.walk.furthest(self.walk.a) < self.a.len(), "rows beyond A");
+        let panels = (self.columns - 1) / level.panel();
+        let b = panels * self.panel + self.walk.furthest(self.walk.b);
+        let vectors = (self.columns - panels * level.panel()).next_multiple_of(level.lanes());
+        assert!(b + vectors <= self.b.len(), "columns beyond B");
+        assert!(places.furthest + self.columns <= c, "places beyond C");
+    }
+
+    fn run<const F: Finish>(&self, level: Level, c: &mut [f32], places: Places, bias: Option<&[f32]>) -> f64 {
+        let level = level.check();
+        if self.rows.list.is_empty() || self.columns == 0 || self.walk.outer == 0 || self.walk.inner == 0 {
+            return 0.0;
+        }
+        self.check(level, c.len(), places);
+        assert!(bias.is_none_or(|bias| bias.len() >= self.columns + SLACK), "columns beyond the bias");
+        let target = Target { c: c.as_mut_ptr(), places, bias };
+        // SAFETY: the extents were checked, and `Level::check` has seen the instructions.
+        unsafe {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => avx2::<F>(self, &target),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => avx512::<F>(self, &target),
+                _ => drive::<Portable, F>(self, &target),
+            }
+        }
+    }
+
+    /// C = A·B + bias. The bias has [`SLACK`] numbers beyond its end.
+    pub fn store(&self, level: Level, bias: Option<&[f32]>, c: &mut [f32], places: Places) {
+        self.run::<STORE>(level, c, places, bias);
+    }
+
+    /// C += A·B. Places may overlap; they are added to one after the other.
+    pub fn add(&self, level: Level, c: &mut [f32], places: Places) {
+        self.run::<ADD>(level, c, places, None);
+    }
+
+    /// C = A·B; returns the sum of the squares of C.
+    pub fn store_squared(&self, level: Level, c: &mut [f32], places: Places) -> f64 {
+        self.run::<SQUARE>(level, c, places, None)
+    }
+}
+
+/// C\[i\]\[j\] = Σ_k A\[i\]\[k\] · B\[j\]\[k\], both contiguous in k: the input gradient of a linear layer, from the
+/// weights as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Dots<'a> {
+    /// A, whose rows are `a_stride` apart and zero from k to the next multiple of [`SLACK`].
+    pub a: &'a [f32],
+    /// The distance of the rows of A.
+    pub a_stride: usize,
+    /// The rows of A.
+    pub a_rows: usize,
+    /// B, with [`SLACK`] numbers beyond its end.
+    pub b: &'a [f32],
+    /// The distance of the rows of B.
+    pub b_stride: usize,
+    /// The rows of B: the columns of C.
+    pub b_rows: usize,
+    /// The length of a product.
+    pub k: usize,
+}
+
+#[inline(always)]
+unsafe fn dot_tile<S: Simd, const R: usize, const Q: usize>(
+    dots: &Dots,
+    i: usize,
+    j: usize,
+    c: *mut f32,
+    c_stride: usize,
+) {
+    // SAFETY: `Dots::store` has checked the extents.
+    unsafe {
+        let mut sum = [[S::zero(); Q]; R];
+        let (a, b) = (dots.a.as_ptr().add(i * dots.a_stride), dots.b.as_ptr().add(j * dots.b_stride));
+        for k in (0..dots.k).step_by(S::LANES) {
+            let mut other = [S::zero(); Q];
+            for (q, other) in other.iter_mut().enumerate() {
+                *other = S::load(b.add(q * dots.b_stride + k));
+            }
+            for (r, sum) in sum.iter_mut().enumerate() {
+                let x = S::load(a.add(r * dots.a_stride + k));
+                for q in 0..Q {
+                    sum[q] = S::fma(x, other[q], sum[q]);
+                }
+            }
+        }
+        for (r, sum) in sum.iter().enumerate() {
+            for (q, &sum) in sum.iter().enumerate() {
+                *c.add((i + r) * c_stride + j + q) = S::sum(sum);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn dot_all<S: Simd>(dots: &Dots, c: *mut f32, c_stride: usize) {
+    // SAFETY: `Dots::store` has checked the extents.
+    unsafe {
+        let mut i = 0;
+        while i < dots.a_rows {
+            let mut j = 0;
+            if i + 4 <= dots.a_rows {
+                while j + 3 <= dots.b_rows {
+                    dot_tile::<S, 4, 3>(dots, i, j, c, c_stride);
+                    j += 3;
+                }
+                while j < dots.b_rows {
+                    dot_tile::<S, 4, 1>(dots, i, j, c, c_stride);
+                    j += 1;
+                }
+                i += 4;
+            } else {
+                while j + 8 <= dots.b_rows {
+                    dot_tile::<S, 1, 8>(dots, i, j, c, c_stride);
+                    j += 8;
+                }
+                while j < dots.b_rows {
+                    dot_tile::<S, 1, 1>(dots, i, j, c, c_stride);
+                    j += 1;
+                }
+                i += 1;
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn dots_avx2(dots: &Dots, c: *mut f32, c_stride: usize) {
+    // SAFETY: the caller has checked the extents.
+    unsafe { dot_all::<super::simd::x86::Avx2>(dots, c, c_stride) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx2,fma")]
+unsafe fn dots_avx512(dots: &Dots, c: *mut f32, c_stride: usize) {
+    // SAFETY: the caller has checked the extents.
+    unsafe { dot_all::<super::simd::x86::Avx512>(dots, c, c_stride) }
+}
+
+impl Dots<'_> {
+    /// Writes C, whose rows are `c_stride` apart.
+    pub fn store(&self, level: Level, c: &mut [f32], c_stride: usize) {
+        let level = level.check();
+        if self.a_rows == 0 || self.b_rows == 0 {
+            return;
+        }
+        let k = self.k.next_multiple_of(level.lanes());
+        assert!((self.a_rows - 1) * self.a_stride + k <= self.a.len(), "rows beyond A");
+        assert!((self.b_rows - 1) * self.b_stride + k <= self.b.len(), "rows beyond B");
+        assert!((self.a_rows - 1) * c_stride + self.b_rows <= c.len(), "rows beyond C");
+        let c = c.as_mut_ptr();
+        // SAFETY: the extents were checked, and `Level::check` has seen the instructions.
+        unsafe {
+            match level {
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx2 => dots_avx2(self, c, c_stride),
+                #[cfg(target_arch = "x86_64")]
+                Level::Avx512 => dots_avx512(self, c, c_stride),
+                _ => dot_all::<Portable>(self, c, c_stride),
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Convolution without a copy of its patches: see [`crate::kernel::multiply`].
+
+use crate::kernel::multiply::{Product, Table, Walk};
+use crate::kernel::{Level, SLACK, elementwise};
+use crate::network::Tensor;
+
+/// A convolution. The flat vector holds its weights as \[y\]\[x\]\[in\]\[out\].
+#[derive(Clone, Debug)]
+pub(crate) struct Conv {
+    pub input: usize,
+    pub output: usize,
+    pub kernel: [usize; 2],
+    pub stride: usize,
+    /// Where the weights begin in the flat vector.
+    pub weights: usize,
+    pub bias: Option<usize>,
+    /// Where the gradient begins among those that are materialised for a group: weights, then bias.
+    pub dense: usize,
+    pub tables: Tables,
+}
+
+/// The shapes, and the places that the multiplication goes through.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    pub from: Option<Tensor>,
+    pub to: Option<Tensor>,
+    /// Forward: the patch of every output pixel, and the pixel itself.
+    patches: Table,
+    pixels: Table,
+    /// The same, column by column: neighbours in this order do not overlap in the input, so that adding to
+    /// one patch need not wait for the one before.
+    columns_pixels: Table,
+    columns_patches: Table,
+    /// Weight gradient: every place of the kernel in the first patch, and its row of weights.
+    kernel: Table,
+    weights: Table,
+}
+
+/// The weights arranged for the two directions; empty where they are used as they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packed {
+    forward: Vec<f32>,
+    backward: Vec<f32>,
+}
+
+impl Conv {
+    pub fn fill_tables(&mut self, tensors: &[Tensor]) {
+        let (from, to) = (tensors[self.input], tensors[self.output]);
+        // The border of the input is exactly the padding, so a patch begins at the border's corner.
+        let patch = |y: usize, x: usize| y * self.stride * from.pitch() + x * self.stride * from.channels;
+        let pixel = |y: usize, x: usize| to.pixel(y, x);
+        let rows = || (0..to.height).flat_map(|y| (0..to.width).map(move |x| (y, x)));
+        let columns = || (0..to.width).flat_map(|x| (0..to.height).map(move |y| (y, x)));
+        let run = self.kernel[1] * from.channels;
+        let tables = Tables {
+            patches: rows().map(|(y, x)| patch(y, x)).collect(),
+            pixels: rows().map(|(y, x)| pixel(y, x)).collect(),
+            columns_patches: columns().map(|(y, x)| patch(y, x)).collect(),
+            columns_pixels: columns().map(|(y, x)| pixel(y, x)).collect(),
+            kernel: (0..self.kernel[0]).flat_map(|y| (0..run).map(move |i| y * from.pitch() + i)).collect(),
+            weights: (0..self.kernel[0] * run).map(|k| k * to.channels).collect(),
+            from: Some(from),
+            to: Some(to),
+        };
+        self.tables = tables;
+    }
+
+    fn shapes(&self) -> (Tensor, Tensor) {
+        // `Network::new` fills the tables of every convolution.
+        (self.tables.from.expect("filled"), self.tables.to.expect("filled"))
+    }
+
+    /// The weights of one output channel.
+    pub fn fan_in(&self) -> usize {
+        self.tables.kernel.rows()
+    }
+
+    pub fn numbers(&self) -> usize {
+        self.fan_in() * self.shapes().1.channels
+    }
+
+    /// Arranges the weights; `backward` where the gradient of the input will be asked for.
+    pub fn pack(&self, level: Level, w: &[f32], backward: bool, packed: &mut Packed) {
+        let (from, to) = self.shapes();
+        let (rows, outputs, width) = (self.fan_in(), to.channels, level.panel());
+        let weights = &w[self.weights..][..rows * outputs];
+        if outputs > width {
+            let panels = outputs.div_ceil(width);
+            packed.forward.resize(panels * rows * width + SLACK, 0.0);
+            for (panel, columns) in
+                packed.forward.chunks_exact_mut(rows * width).zip((0..outputs).step_by(width))
+            {
+                let n = width.min(outputs - columns);
+                for (row, weights) in panel.chunks_exact_mut(width).zip(weights.chunks_exact(outputs)) {
+                    row[..n].copy_from_slice(&weights[columns..columns + n]);
+                }
+            }
+        }
+        if backward {
+            let run = self.kernel[1] * from.channels;
+            let panels = run.div_ceil(width);
+            packed.backward.resize(self.kernel[0] * panels * outputs * width + SLACK, 0.0);
+            for (y, weights) in weights.chunks_exact(run * outputs).enumerate() {
+                for (i, weights) in weights.chunks_exact(outputs).enumerate() {
+                    let first = (y * panels + i / width) * outputs * width + i % width;
+                    for (to, w) in packed.backward[first..].iter_mut().step_by(width).zip(weights) {
+                        *to = *w;
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn forward(&self, level: Level, w: &[f32], packed: &Packed, x: &[f32], y: &mut [f32]) {
+        let (from, to) = self.shapes();
+        let run = self.kernel[1] * from.channels;
+        let packs = to.channels > level.panel();
+        let row = if packs { level.panel() } else { to.channels };
+        let product = Product {
+            a: x,
+            rows: self.tables.patches.places(),
+            b: if packs { &packed.forward } else { &w[self.weights..] },
+            panel: self.fan_in() * row,
+            walk: Walk { outer: self.kernel[0], inner: run, a: [from.pitch(), 1], b: [run * row, row] },
+            columns: to.channels,
+        };
+        product.store(level, self.bias.map(|bias| &w[bias..]), y, self.tables.pixels.places());
+    }
+
+    /// The gradient of the input, border and all; what was in `dx` is lost.
+    pub fn backward(&self, level: Level, packed: &Packed, dy: &[f32], dx: &mut [f32]) {
+        let (from, to) = self.shapes();
+        let run = self.kernel[1] * from.channels;
+        let size = run.div_ceil(level.panel()) * to.channels * level.panel();
+        dx[..from.padded()].fill(0.0);
+        for y in 0..self.kernel[0] {
+            let product = Product {
+                a: dy,
+                rows: self.tables.columns_pixels.places(),
+                b: &packed.backward[y * size..],
+                panel: to.channels * level.panel(),
+                walk: Walk::line(to.channels, 1, level.panel()),
+                // The columns beyond the run are zeros: adding whole vectors is faster and changes nothing.
+                columns: run.next_multiple_of(level.lanes()),
+            };
+            product.add(level, &mut dx[y * from.pitch()..], self.tables.columns_patches.places());
+        }
+    }
+
+    /// The gradient of the weights and the bias: written to `weights` and `bias` if `fresh`, and then the
+    /// sum of its squares is returned; added to them otherwise.
+    pub fn gradient(
+        &self,
+        level: Level,
+        x: &[f32],
+        dy: &[f32],
+        fresh: bool,
+        weights: &mut [f32],
+        bias: &mut [f32],
+    ) -> f64 {
+        let (from, to) = self.shapes();
+        let product = Product {
+            a: x,
+            rows: self.tables.kernel.places(),
+            b: &dy[to.row(0)..],
+            panel: level.panel(),
+            walk: Walk {
+                outer: to.height,
+                inner: to.width,
+                a: [self.stride * from.pitch(), self.stride * from.channels],
+                b: [to.pitch(), to.channels],
+            },
+            columns: to.channels,
+        };
+        let mut square = 0.0;
+        if fresh {
+            square += product.store_squared(level, weights, self.tables.weights.places());
+        } else {
+            product.add(level, weights, self.tables.weights.places());
+        }
+        if self.bias.is_some() {
+            if fresh {
+                bias[..to.channels].fill(0.0);
+            }
+            for y in 0..to.height {
+                let row = &dy[to.row(y)..][..to.row_numbers()];
+                elementwise::add_columns(level, row, to.channels, bias);
+            }
+            if fresh {
+                square += elementwise::square(level, &bias[..to.channels]);
+            }
+        }
+        square
+    }
+}

@@ -1,0 +1,122 @@
+//! Linear layers. Their gradient for one sample is an outer product, which is never written down: its norm
+//! is the product of two norms, and scaled sums of many are one multiplication.
+
+use crate::kernel::multiply::{Dots, Places, Product, Table, Walk};
+use crate::kernel::{Level, elementwise};
+
+/// A linear layer. The flat vector holds its weights as \[in\]\[out\].
+#[derive(Clone, Debug)]
+pub(crate) struct Linear {
+    pub input: usize,
+    pub output: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    /// Where the weights begin in the flat vector.
+    pub weights: usize,
+    pub bias: Option<usize>,
+    /// 0, 1, 2, …: the inputs as rows of the gradient; and where these rows are.
+    rows: Table,
+    places: Table,
+}
+
+/// The samples of a chunk: `n` rows, `stride` apart.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub numbers: &'a [f32],
+    pub stride: usize,
+    pub n: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn row(&self, i: usize, length: usize) -> &'a [f32] {
+        &self.numbers[i * self.stride..][..length]
+    }
+}
+
+/// The samples that are multiplied at once.
+const MOST_ROWS: usize = 64;
+
+/// Where each of `n` rows begins.
+struct Starts([u32; MOST_ROWS]);
+
+impl Starts {
+    fn new(stride: usize) -> Self {
+        Starts(std::array::from_fn(|i| (i * stride) as u32))
+    }
+}
+
+impl Linear {
+    pub fn new(
+        [input, output]: [usize; 2],
+        [inputs, outputs]: [usize; 2],
+        weights: usize,
+        bias: Option<usize>,
+    ) -> Self {
+        let rows = (0..inputs).collect();
+        let places = (0..inputs).map(|i| i * outputs).collect();
+        Self { input, output, inputs, outputs, weights, bias, rows, places }
+    }
+
+    pub fn forward(&self, level: Level, w: &[f32], x: Rows, y: &mut [f32], y_stride: usize) {
+        let (rows, places) = (Starts::new(x.stride), Starts::new(y_stride));
+        for first in (0..x.n).step_by(MOST_ROWS) {
+            let n = MOST_ROWS.min(x.n - first);
+            let product = Product {
+                a: &x.numbers[first * x.stride..],
+                rows: Places::new(&rows.0[..n]),
+                b: &w[self.weights..],
+                panel: level.panel(),
+                walk: Walk::line(self.inputs, 1, self.outputs),
+                columns: self.outputs,
+            };
+            let y = &mut y[first * y_stride..];
+            product.store(level, self.bias.map(|bias| &w[bias..]), y, Places::new(&places.0[..n]));
+        }
+    }
+
+    pub fn backward(&self, level: Level, w: &[f32], dy: Rows, dx: &mut [f32], dx_stride: usize) {
+        let dots = Dots {
+            a: dy.numbers,
+            a_stride: dy.stride,
+            a_rows: dy.n,
+            b: &w[self.weights..],
+            b_stride: self.outputs,
+            b_rows: self.inputs,
+            k: self.outputs,
+        };
+        dots.store(level, dx, dx_stride);
+    }
+
+    /// ‖gradient‖² of the samples of one group: Σ_{i,j} (x_i·x_j + 1)(δ_i·δ_j), the 1 for the bias.
+    pub fn square(&self, level: Level, x: Rows, dy: Rows) -> f64 {
+        let bias = if self.bias.is_some() { 1.0 } else { 0.0 };
+        let mut total = 0.0;
+        for i in 0..x.n {
+            let (xi, di) = (x.row(i, self.inputs), dy.row(i, self.outputs));
+            total += (elementwise::square(level, xi) + bias) * elementwise::square(level, di);
+            for j in 0..i {
+                let (xj, dj) = (x.row(j, self.inputs), dy.row(j, self.outputs));
+                total += 2.0 * (elementwise::dot(level, xi, xj) + bias) * elementwise::dot(level, di, dj);
+            }
+        }
+        total
+    }
+
+    /// Adds Σ_i x_i δ_iᵀ to the flat vector `sum`.
+    pub fn add_gradient(&self, level: Level, x: Rows, dy: Rows, sum: &mut [f32]) {
+        let product = Product {
+            a: x.numbers,
+            rows: self.rows.places(),
+            b: dy.numbers,
+            panel: level.panel(),
+            walk: Walk::line(x.n, x.stride, dy.stride),
+            columns: self.outputs,
+        };
+        product.add(level, &mut sum[self.weights..][..self.inputs * self.outputs], self.places.places());
+        if let Some(bias) = self.bias {
+            for i in 0..dy.n {
+                elementwise::add(level, dy.row(i, self.outputs), &mut sum[bias..][..self.outputs]);
+            }
+        }
+    }
+}
