@@ -1,0 +1,183 @@
+//! The mean and the variance of every numeric channel, released once with Gaussian noise.
+
+use crate::dataset::{Dataset, Inputs};
+use crate::error::{DataError, setting};
+use crate::normalise::{Divisor, Normalisation, Private};
+
+/// The sums are kept as multiples of 2⁻³⁰, so that adding them and the noise is exact.
+const STEPS: f64 = (1_u64 << 30) as f64;
+
+/// What rounding a sample's moments to those multiples can add to the sensitivity, relatively: 2⁻³⁰ a
+/// coordinate between two samples, so √(2k)·2⁻³⁰ in k channels, against √(5k)/2 at least.
+const ROUNDING: f64 = 1e-8;
+
+/// The smallest standard deviation that is believed, in units of the range from 0 to 1; noise can bring
+/// a variance below zero.
+const LEAST_STD: f64 = 0.01;
+
+/// The largest µ that `RunConfig` composes, and the smallest whose noise still fits the sums.
+const MU_RANGE: (f64, f64) = (1e-4, 1e3);
+
+/// Constants for normalisation with what they cost.
+///
+/// # Guarantee
+///
+/// Let t = 2x − 1 ∈ [−1, 1] for every value x of a sample, clipped to 0 to 1. A sample's moments in a
+/// channel are the pair (A, Q − ½), A the mean of t over the sample's pixels and Q the mean of t². The
+/// moments v(x) of all k numeric channels are summed over the samples, N(0, τ²) is added to each of the
+/// 2k sums, and everything else is post-processing.
+///
+/// **Sensitivity.** (A, Q) is a convex combination of points (t, t²), |t| ≤ 1, and convex functions on a
+/// convex hull are largest at such points.
+///
+/// *Substitution:* the sum moves by v(x) − v(x'), in one channel by at most the distance of two points
+/// (t, t²), (u, u²). With a = |t − u| and b = |t + u| ≤ 2 − a its square is
+/// a²(1 + b²) ≤ a²(1 + (2 − a)²) = 5a² − 4a³ + a⁴. The derivative 2a(5 − 6a + 2a²) is positive for a > 0, so
+/// this is at most its value 4 at a = 2. Over k channels: **Δ = 2√k**, attained by a black and a white image.
+///
+/// *Adding or removing:* the sum moves by v(x), in one channel by at most the norm of (t, t² − ½), whose
+/// square is t² + (t² − ½)² = t⁴ + ¼ ≤ 5/4. Over k channels: **Δ = √(5k)/2**, attained by a black image.
+///
+/// With τ = Δ/µ the release is the Gaussian mechanism G_µ. Data sets that differ in g samples are a chain
+/// of g neighbours, the sum moves by at most gΔ, and the release is G_{gµ}.
+///
+/// **The divisor.** Substitution leaves N alone, so dividing by N is post-processing; when samples are
+/// added and removed N is private, and the divisor is a public constant.
+///
+/// **On a computer.** Every sample's moments are rounded to multiples of 2⁻³⁰, which adds less than 1e-8 Δ
+/// to the sensitivity and is charged. The noise is rounded to the same multiples and added in integers,
+/// so the result is the exact, rounded value of a Gaussian mechanism: no bits below the noise depend on
+/// the data. That the source of normal values is good, and secret, is the caller's to see to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    mean: Vec<f32>,
+    std: Vec<f32>,
+    mu: f64,
+    sensitivity: f64,
+    error: f64,
+}
+
+impl Release {
+    /// The noised means of the numeric channels, from 0 to 1.
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    /// The noised standard deviations of the numeric channels, at least 0.01.
+    pub fn std(&self) -> &[f32] {
+        &self.std
+    }
+
+    /// The constants as what they are from now on: public. A run that is resumed uses these and releases
+    /// nothing again.
+    pub fn constants(&self) -> Normalisation {
+        Normalisation::Public { mean: self.mean.clone(), std: self.std.clone() }
+    }
+
+    /// µ for g differing samples, as `RunConfig::releases` asks for it.
+    pub fn mu(&self, differing: u64) -> f64 {
+        self.mu * differing as f64
+    }
+
+    /// Δ, by which one differing sample can move the sums.
+    pub fn sensitivity(&self) -> f64 {
+        self.sensitivity
+    }
+
+    /// The standard deviation of the noise in a mean, a public number: small against the deviations, or
+    /// the constants are useless.
+    pub fn mean_error(&self) -> f64 {
+        self.error
+    }
+}
+
+/// The L2 sensitivity of the sums in `channels` channels. See [`Release`].
+fn sensitivity(divisor: Divisor, channels: usize) -> f64 {
+    let channel = match divisor {
+        Divisor::Samples => 2.0,
+        Divisor::Expected(_) => 1.25_f64.sqrt(),
+    };
+    channel * (channels as f64).sqrt() * (1.0 + ROUNDING)
+}
+
+/// Releases the constants of the numeric channels. See [`Release`].
+pub(crate) fn release(
+    set: &Dataset,
+    private: &Private,
+    normal: &mut dyn FnMut() -> f64,
+) -> Result<Release, DataError> {
+    let (smallest, largest) = MU_RANGE;
+    if !(private.mu >= smallest && private.mu <= largest) {
+        return setting(
+            "normalisation µ",
+            private.mu,
+            format!("between {smallest} and {largest}"),
+            "below, only noise is left; above, nothing is hidden",
+        );
+    }
+    let count = match private.divisor {
+        Divisor::Samples => set.len() as f64,
+        Divisor::Expected(count) if (1.0..=1e15).contains(&count) => count,
+        Divisor::Expected(count) => {
+            let why = "N is private when samples are added and removed; a public guess stands in for it";
+            return setting("expected samples", count, "between 1 and 1e15", why);
+        }
+    };
+    let sums = moments(set);
+    let channels = sums.len() / 2;
+    let sensitivity = sensitivity(private.divisor, channels);
+    let deviation = sensitivity / private.mu;
+    let mut noised = Vec::with_capacity(sums.len());
+    for sum in sums {
+        let value = normal();
+        // A normal value beyond 100 does not occur in the life of the universe.
+        if !(-100.0..=100.0).contains(&value) {
+            return setting("noise", value, "a normal value", "the source of normal values is broken");
+        }
+        let noise = value * deviation;
+        // |noise| ≤ 100·Δ/1e-4 and |sum| ≤ N: the steps of both fit an i128 by far.
+        noised.push((sum + (noise * STEPS).round() as i128) as f64 / STEPS / count);
+    }
+    let (mut mean, mut std) = (Vec::with_capacity(channels), Vec::with_capacity(channels));
+    for pair in noised.chunks_exact(2) {
+        let average = pair[0].clamp(-1.0, 1.0);
+        let variance = pair[1] + 0.5 - average * average;
+        mean.push(((average + 1.0) / 2.0) as f32);
+        std.push((variance.max(0.0).sqrt() / 2.0).clamp(LEAST_STD, 0.5) as f32);
+    }
+    Ok(Release { mean, std, mu: private.mu, sensitivity, error: deviation / count / 2.0 })
+}
+
+/// Σ v(x) in steps: for each numeric channel the sums of A and of Q − ½.
+fn moments(set: &Dataset) -> Vec<i128> {
+    match set.inputs() {
+        Inputs::Bytes(values) => sum(set, values, |value| f64::from(value) / 255.0),
+        Inputs::Floats(values) => sum(set, values, |value| f64::from(value).clamp(0.0, 1.0)),
+    }
+}
+
+fn sum<T: Copy>(set: &Dataset, values: &[T], unit: impl Fn(T) -> f64) -> Vec<i128> {
+    let [height, width, channels] = set.shape();
+    let pixels = (height * width) as f64;
+    let mut sample = vec![(0.0, 0.0); channels];
+    let mut sums = vec![(0_i128, 0_i128); channels];
+    for input in values.chunks_exact(set.input_len()) {
+        sample.fill((0.0, 0.0));
+        for pixel in input.chunks_exact(channels) {
+            for ((first, second), value) in sample.iter_mut().zip(pixel) {
+                let t = 2.0 * unit(*value) - 1.0;
+                *first += t;
+                *second += t * t;
+            }
+        }
+        for (sum, (first, second)) in sums.iter_mut().zip(&sample) {
+            sum.0 += (first / pixels * STEPS).round() as i128;
+            sum.1 += ((second / pixels - 0.5) * STEPS).round() as i128;
+        }
+    }
+    let numeric = sums.into_iter().zip(set.numeric()).filter(|(_, numeric)| **numeric);
+    numeric.flat_map(|((first, second), _)| [first, second]).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! What the columns of a table mean, written down before the data are looked at.
+//!
+//! The categories that occur in a private file and the smallest and largest value of a column depend on
+//! the data: one person with a rare job would add a feature to the model. So both are written into the
+//! schema, as public knowledge. Taking them from the file is possible under its own name, `FromData`,
+//! and outside of any guarantee; [`Schema::uncovered`] lists such columns.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{DataError, setting};
+
+/// Where the categories of a column come from. In a file: a list, or `"from-data"`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CategorySource {
+    /// Those that occur in the file, in alphabetical order. **Not covered by the guarantee**: which
+    /// categories exist is then released without noise.
+    FromData,
+    /// A public list.
+    #[serde(untagged)]
+    Public(Vec<String>),
+}
+
+/// Where the range of a column comes from. In a file: `[low, high]`, or `"from-data"`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RangeSource {
+    /// The smallest and largest value in the file. **Not covered by the guarantee**: both are then
+    /// released without noise.
+    FromData,
+    /// A public range; a value outside counts as its nearer end.
+    #[serde(untagged)]
+    Public([f64; 2]),
+}
+
+/// A column with a meaning: exactly one of `range` and `categories` is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Column {
+    /// Its name in the header.
+    pub name: String,
+    /// A numeric column: the range that becomes 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<RangeSource>,
+    /// A categorical column: the values it may have, a feature of 0 or 1 for each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub categories: Option<CategorySource>,
+}
+
+impl Column {
+    /// A numeric column with a public range.
+    pub fn numeric(name: &str, low: f64, high: f64) -> Self {
+        Self { name: name.to_string(), range: Some(RangeSource::Public([low, high])), categories: None }
+    }
+
+    /// A categorical column with a public list.
+    pub fn categorical(name: &str, categories: &[&str]) -> Self {
+        let categories = categories.iter().map(ToString::to_string).collect();
+        Self { name: name.to_string(), range: None, categories: Some(CategorySource::Public(categories)) }
+    }
+
+    fn uncovered(&self) -> bool {
+        self.range == Some(RangeSource::FromData) || self.categories == Some(CategorySource::FromData)
+    }
+}
+
+/// What happens to a category that is not in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unlisted {
+    /// The file is refused. That tells whoever loads the file, not those who see the model.
+    #[default]
+    Refuse,
+    /// It counts as missing: all features of the column are 0.
+    Zero,
+}
+
+/// What the columns of a table mean. See the [module documentation](self).
+///
+/// ```
+/// use dpsgd_data::schema::Schema;
+/// let schema: Schema = toml::from_str(r#"
+///     ignore = ["id"]
+///     [label]
+///     name = "income"
+///     categories = ["low", "high"]
+///     [[column]]
+///     name = "age"
+///     range = [0, 100]
+///     [[column]]
+///     name = "job"
+///     categories = "from-data"
+/// "#)?;
+/// assert_eq!(schema.uncovered(), ["job"]);
+/// # Ok::<(), toml::de::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Schema {
+    /// What is to be learned: a class if it has categories, a value from 0 to 1 if it has a range.
+    pub label: Column,
+    /// The inputs, in the order in which the model sees them; the file may have another.
+    #[serde(rename = "column", default)]
+    pub columns: Vec<Column>,
+    /// The columns that are not used. One that is neither used nor listed here is refused.
+    #[serde(default)]
+    pub ignore: Vec<String>,
+    /// How a missing value is written: a number then counts as the middle of its range, a category as
+    /// none of the list. No row is left out, so that N does not depend on the data.
+    #[serde(default = "missing")]
+    pub missing: Vec<String>,
+    /// What happens to a category that is not in the list.
+    #[serde(default)]
+    pub unlisted: Unlisted,
+    /// What separates the fields.
+    #[serde(default = "delimiter")]
+    pub delimiter: char,
+}
+
+fn missing() -> Vec<String> {
+    vec![String::new(), "?".to_string()]
+}
+
+fn delimiter() -> char {
+    ','
+}
+
+impl Schema {
+    /// A schema with the usual marks: `?` and nothing for a missing value, a comma between fields.
+    pub fn new(label: Column, columns: Vec<Column>) -> Self {
+        Self {
+            label,
+            columns,
+            ignore: Vec::new(),
+            missing: missing(),
+            unlisted: Unlisted::Refuse,
+            delimiter: delimiter(),
+        }
+    }
+
+    /// What separates the fields, checked.
+    pub(crate) fn delimiter(&self) -> Result<u8, DataError> {
+        match u8::try_from(self.delimiter) {
+            Ok(byte) if byte.is_ascii() && !b"\"\r\n".contains(&byte) => Ok(byte),
+            _ => setting(
+                "delimiter",
+                format!("{:?}", self.delimiter),
+                "an ASCII character but no quote and no end of line",
+                "it is one byte between two fields",
+            ),
+        }
+    }
+
+    /// The columns whose categories or range come from the data, which no guarantee covers.
+    pub fn uncovered(&self) -> Vec<&str> {
+        let columns = std::iter::once(&self.label).chain(&self.columns);
+        columns.filter(|column| column.uncovered()).map(|column| column.name.as_str()).collect()
+    }
+}
+
+/// How one column is turned into numbers, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Encoding {
+    Range { low: f64, width: f64 },
+    Categories(HashMap<String, usize>),
+}
+
+impl Encoding {
+    /// The features it becomes.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Encoding::Range { .. } => 1,
+            Encoding::Categories(categories) => categories.len(),
+        }
+    }
+
+    fn of(column: &Column) -> Result<Self, DataError> {
+        let name = format!("column {}", column.name);
+        match (&column.range, &column.categories) {
+            (Some(RangeSource::Public([low, high])), None) => {
+                let width = high - low;
+                if !(low.is_finite() && high.is_finite() && width.is_finite() && width > 0.0) {
+                    return setting(
+                        name,
+                        format!("[{low}, {high}]"),
+                        "a finite low below a finite high",
+                        "it is the public range that becomes 0 to 1",
+                    );
+                }
+                Ok(Encoding::Range { low: *low, width })
+            }
+            (None, Some(CategorySource::Public(list))) => {
+                let places: HashMap<String, usize> = list
+                    .iter()
+                    .enumerate()
+                    .map(|(place, category)| (category.trim().to_string(), place))
+                    .collect();
+                if places.is_empty() || places.len() < list.len() {
+                    return setting(
+                        name,
+                        format!("{list:?}"),
+                        "at least one category, none twice",
+                        "every category is a feature of its own",
+                    );
+                }
+                Ok(Encoding::Categories(places))
+            }
+            // Resolved before a schema is checked, see `table`.
+            (Some(RangeSource::FromData), None) | (None, Some(CategorySource::FromData)) => {
+                setting(name, "from-data", "a public list or range", "the file has not been looked at")
+            }
+            (range, _) => setting(
+                name,
+                if range.is_some() { "range and categories" } else { "neither range nor categories" },
+                "one of the two",
+                "a column is numeric or categorical",
+            ),
+        }
+    }
+}
+
+/// A checked schema.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) label: (String, Encoding),
+    pub(crate) columns: Vec<(String, Encoding)>,
+    pub(crate) ignore: HashSet<String>,
+    pub(crate) missing: HashSet<String>,
+    pub(crate) unlisted: Unlisted,
+    pub(crate) delimiter: u8,
+}
+
+impl Plan {
+    pub(crate) fn of(schema: &Schema) -> Result<Self, DataError> {
+        let delimiter = schema.delimiter()?;
+        if schema.columns.is_empty() {
+            return setting("columns", "none", "at least one", "there is nothing to learn from");
+        }
+        let mut seen = HashSet::new();
+        let all = std::iter::once(&schema.label).chain(&schema.columns).map(|column| &column.name);
+        for name in all.chain(&schema.ignore) {
+            if !seen.insert(name) {
+                return setting("column", name, "listed once", "it is one input, the label, or ignored");
+            }
+        }
+        let columns = schema
+            .columns
+            .iter()
+            .map(|column| Ok((column.name.clone(), Encoding::of(column)?)))
+            .collect::<Result<_, DataError>>()?;
+        Ok(Self {
+            label: (schema.label.name.clone(), Encoding::of(&schema.label)?),
+            columns,
+            ignore: schema.ignore.iter().cloned().collect(),
+            missing: schema.missing.iter().cloned().collect(),
+            unlisted: schema.unlisted,
+            delimiter,
+        })
+    }
+
+    /// The number of features.
+    pub(crate) fn features(&self) -> usize {
+        self.columns.iter().map(|(_, encoding)| encoding.width()).sum()
+    }
+
+    /// For each feature whether it is measured on a scale.
+    pub(crate) fn numeric(&self) -> Vec<bool> {
+        let repeated = self.columns.iter().map(|(_, encoding)| {
+            std::iter::repeat_n(matches!(encoding, Encoding::Range { .. }), encoding.width())
+        });
+        repeated.flatten().collect()
+    }
+}
