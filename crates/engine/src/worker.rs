@@ -28,10 +28,6 @@ pub trait Samples: Sync {
 /// The numbers of a chunk that should stay in the cache.
 const CACHE: usize = 96 * 1024;
 
-/// Up to this group size, the norm of a linear layer's gradient is found from the products of its samples,
-/// without the gradient; above, the gradient is cheaper.
-const LARGEST_GRAM: usize = 16;
-
 /// Runs a network on samples. See the module.
 pub struct Worker<'a> {
     network: &'a Network,
@@ -49,7 +45,7 @@ pub struct Worker<'a> {
     many_from: usize,
     chosen: Vec<Vec<u32>>,
     saved: Vec<Saved>,
-    /// The materialised gradients of the groups of a chunk.
+    /// The materialised gradients of the samples of a chunk, where every sample is a group.
     dense: Vec<f32>,
     squares: Vec<f64>,
     input: Vec<f32>,
@@ -60,10 +56,10 @@ pub struct Worker<'a> {
 
 /// Where gradients of parameters go.
 enum Sink<'s> {
-    /// To the group's own numbers; the square of what is stored is summed.
-    Groups(usize),
-    /// Added to a flat vector.
-    Flat(&'s mut [f32]),
+    /// To the sample's own numbers, and the sum of their squares; those of linear layers are left for later.
+    Samples,
+    /// To a flat vector, which the first samples overwrite if it is `fresh`.
+    Flat { gradient: &'s mut [f32], fresh: bool },
 }
 
 impl<'a> Worker<'a> {
@@ -234,7 +230,7 @@ impl<'a> Worker<'a> {
         total
     }
 
-    /// The way back for the `n` samples of a chunk, in groups of `size`.
+    /// The way back for the `n` samples of a chunk.
     fn backward(&mut self, n: usize, mut sink: Sink) {
         let network = self.network;
         for step in (network.flat_from.max(network.trained_from)..network.steps.len()).rev() {
@@ -260,16 +256,14 @@ impl<'a> Worker<'a> {
                     let dy = &self.gradients[conv.output][self.slot(conv.output, i)];
                     let numbers = conv.numbers();
                     match sink {
-                        Sink::Groups(size) => {
-                            let group = i / *size;
+                        Sink::Samples => {
                             let (weights, bias) =
-                                self.dense[group * dense_stride + conv.dense..].split_at_mut(numbers);
-                            let square = conv.gradient(level, x, dy, i % *size == 0, weights, bias);
-                            self.squares[group] += square;
+                                self.dense[i * dense_stride + conv.dense..].split_at_mut(numbers);
+                            self.squares[i] += conv.gradient(level, x, dy, true, weights, bias);
                         }
-                        Sink::Flat(flat) => {
-                            let (weights, rest) = flat[conv.weights..].split_at_mut(numbers);
-                            conv.gradient(level, x, dy, false, weights, rest);
+                        Sink::Flat { gradient, fresh } => {
+                            let (weights, bias) = gradient[conv.weights..].split_at_mut(numbers);
+                            conv.gradient(level, x, dy, *fresh && i == 0, weights, bias);
                         }
                     }
                     if wanted {
@@ -282,10 +276,10 @@ impl<'a> Worker<'a> {
                 }
             }
             Step::Linear(linear) => {
-                if let Sink::Flat(flat) = sink {
+                if let Sink::Flat { gradient, fresh } = sink {
                     let x = self.rows(&self.values, linear.input, range.clone());
                     let dy = self.rows(&self.gradients, linear.output, range.clone());
-                    linear.add_gradient(level, x, dy, flat);
+                    linear.gradient(level, x, dy, *fresh, gradient);
                 }
                 if wanted {
                     let mut dx = take(&mut self.gradients[linear.input]);
@@ -333,26 +327,29 @@ impl<'a> Worker<'a> {
                     let chunk =
                         Chunk { samples, strides: [shared(normalise.input), shared(normalise.output)] };
                     let numbers = normalise.parameters.map_or(0, |(_, numbers)| 2 * numbers);
-                    let gradient = match sink {
-                        Sink::Groups(size) => {
-                            let at = first / *size * dense_stride + normalise.dense;
-                            let gradient = &mut self.dense[at..at + numbers];
-                            if first % *size == 0 {
-                                gradient.fill(0.0);
-                            }
-                            gradient
+                    let (gradient, fresh) = match sink {
+                        Sink::Samples => {
+                            let at = first * dense_stride + normalise.dense;
+                            (&mut self.dense[at..at + numbers], true)
                         }
-                        Sink::Flat(flat) => {
+                        Sink::Flat { gradient, fresh } => {
                             let at = normalise.parameters.map_or(0, |(offset, _)| offset);
-                            &mut flat[at..at + numbers]
+                            (&mut gradient[at..at + numbers], *fresh && first == 0)
                         }
                     };
+                    if fresh {
+                        gradient.fill(0.0);
+                    }
                     let mut dx = take(&mut self.gradients[normalise.input]);
                     let dy = &self.gradients[normalise.output];
                     let shapes = [&tensors[normalise.input], &tensors[normalise.output]];
                     let dx_wanted = wanted.then_some(&mut dx[..]);
                     let saved = &self.saved[index];
                     normalise.backward(&self.weights, shapes, &chunk, saved, dy, dx_wanted, gradient);
+                    let square = elementwise::square(level, gradient);
+                    if let Sink::Samples = sink {
+                        self.squares[first] += square;
+                    }
                     self.gradients[normalise.input] = dx;
                 }
             }
@@ -362,13 +359,12 @@ impl<'a> Worker<'a> {
     /// Overwrites `gradient` with the mean gradient over the samples; returns their mean loss.
     pub fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> f32 {
         self.refresh();
-        gradient.fill(0.0);
         let weight = 1.0 / group.len() as f32;
         let mut loss = 0.0;
-        for batch in group.chunks(self.capacity) {
+        for (i, batch) in group.chunks(self.capacity).enumerate() {
             self.forward(batch);
             loss += self.losses(batch, weight);
-            self.backward(batch.len(), Sink::Flat(gradient));
+            self.backward(batch.len(), Sink::Flat { gradient, fresh: i == 0 });
         }
         loss * weight
     }
@@ -377,7 +373,9 @@ impl<'a> Worker<'a> {
     /// for its norm. Where that is 0 nothing is added, whatever the gradient is. Returns the sum of
     /// the groups' mean losses.
     ///
-    /// `scale` is called once for each group, in order. The norm has a relative error below 1e-5.
+    /// `scale` is called once for each group, in order. The norm has a relative error below 6e-6, and a group enters
+    /// a coordinate of the sum by one rounded addition (single samples of a chunk in a linear layer: one for each,
+    /// and one for the chunk).
     pub fn add_scaled(
         &mut self,
         samples: &[u32],
@@ -385,69 +383,73 @@ impl<'a> Worker<'a> {
         scale: &mut dyn FnMut(f32) -> f32,
         sum: &mut [f32],
     ) -> f32 {
-        self.refresh();
-        let groups = self.capacity / size;
-        let mut loss = 0.0;
-        if groups == 0 || size > LARGEST_GRAM {
-            let mut gradient = take(&mut self.group);
-            gradient.resize(self.network.dimension(), 0.0);
-            for group in samples.chunks(size) {
-                loss += self.gradient(group, &mut gradient);
-                let norm = elementwise::square(self.level, &gradient).sqrt() as f32;
-                let factor = scale(norm);
-                if factor != 0.0 {
-                    elementwise::add_scaled(self.level, factor, &gradient, sum);
-                }
-            }
-            self.group = gradient;
-            return loss;
+        if size == 1 {
+            return self.add_scaled_samples(samples, scale, sum);
         }
-        let groups = if self.network.has_batch_norm() { 1 } else { groups };
-        for batch in samples.chunks(groups * size) {
+        // The gradient of a group is written down: the gradients of its samples may cancel, and then no formula
+        // for the norm from its parts has the promised error.
+        let mut gradient = take(&mut self.group);
+        gradient.resize(self.network.dimension(), 0.0);
+        let mut loss = 0.0;
+        for group in samples.chunks(size) {
+            loss += self.gradient(group, &mut gradient);
+            let factor = scale(elementwise::square(self.level, &gradient).sqrt() as f32);
+            if factor != 0.0 {
+                elementwise::add_scaled(self.level, factor, &gradient, sum);
+            }
+        }
+        self.group = gradient;
+        loss
+    }
+
+    /// Groups of one sample: the gradients of linear layers are never written down.
+    fn add_scaled_samples(
+        &mut self,
+        samples: &[u32],
+        scale: &mut dyn FnMut(f32) -> f32,
+        sum: &mut [f32],
+    ) -> f32 {
+        self.refresh();
+        let mut loss = 0.0;
+        for batch in samples.chunks(self.capacity) {
             self.forward(batch);
-            loss += self.losses(batch, 1.0 / size as f32) / size as f32;
+            loss += self.losses(batch, 1.0);
             self.squares.fill(0.0);
-            self.backward(batch.len(), Sink::Groups(size));
-            for group in 0..batch.len().div_ceil(size) {
-                let first = group * size;
-                let factor = scale(self.norm(group, first..batch.len().min(first + size), size));
-                self.add_dense(group, factor, sum);
-                self.scale_linear(first..batch.len().min(first + size), factor);
+            self.backward(batch.len(), Sink::Samples);
+            for i in 0..batch.len() {
+                let factor = scale(self.norm(i));
+                self.add_dense(i, factor, sum);
+                self.scale_linear(i, factor);
             }
             for step in &self.network.steps {
                 if let Step::Linear(linear) = step {
                     let x = self.rows(&self.values, linear.input, 0..batch.len());
                     let dy = self.rows(&self.gradients, linear.output, 0..batch.len());
-                    linear.add_gradient(self.level, x, dy, sum);
+                    linear.gradient(self.level, x, dy, false, sum);
                 }
             }
         }
         loss
     }
 
-    fn norm(&self, group: usize, samples: Range<usize>, size: usize) -> f32 {
-        let normalised = self.network.steps.iter().any(|step| matches!(step, Step::Normalise(_)));
-        let mut square = if size == 1 && !normalised {
-            self.squares[group]
-        } else {
-            let at = group * (self.network.dense + SLACK);
-            elementwise::square(self.level, &self.dense[at..at + self.network.dense])
-        };
+    /// The norm of the gradient of sample `i`.
+    fn norm(&self, i: usize) -> f32 {
+        let mut square = self.squares[i];
         for step in &self.network.steps {
             if let Step::Linear(linear) = step {
-                let x = self.rows(&self.values, linear.input, samples.clone());
-                let dy = self.rows(&self.gradients, linear.output, samples.clone());
+                let x = self.rows(&self.values, linear.input, i..i + 1);
+                let dy = self.rows(&self.gradients, linear.output, i..i + 1);
                 square += linear.square(self.level, x, dy);
             }
         }
         square.sqrt() as f32
     }
 
-    fn add_dense(&self, group: usize, factor: f32, sum: &mut [f32]) {
+    fn add_dense(&self, i: usize, factor: f32, sum: &mut [f32]) {
         if factor == 0.0 {
             return;
         }
-        let at = group * (self.network.dense + SLACK);
+        let at = i * (self.network.dense + SLACK);
         for step in &self.network.steps {
             let (dense, flat, numbers) = match step {
                 Step::Conv(conv) => {
@@ -465,20 +467,17 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Scales what the linear layers will add for these samples. Where nothing is to be added, both factors
-    /// of the outer product become 0: 0·∞ would not be.
-    fn scale_linear(&mut self, samples: Range<usize>, factor: f32) {
+    /// Scales what the linear layers will add for a sample. Where nothing is to be added, both factors of the
+    /// outer product become 0: 0·∞ would not be.
+    fn scale_linear(&mut self, i: usize, factor: f32) {
         for step in &self.network.steps {
             let Step::Linear(linear) = step else { continue };
-            for i in samples.clone() {
-                let dy =
-                    &mut self.gradients[linear.output][i * self.strides[linear.output]..][..linear.outputs];
-                if factor == 0.0 {
-                    dy.fill(0.0);
-                    self.values[linear.input][i * self.strides[linear.input]..][..linear.inputs].fill(0.0);
-                } else if factor != 1.0 {
-                    elementwise::scale(self.level, factor, dy);
-                }
+            let dy = &mut self.gradients[linear.output][i * self.strides[linear.output]..][..linear.outputs];
+            if factor == 0.0 {
+                dy.fill(0.0);
+                self.values[linear.input][i * self.strides[linear.input]..][..linear.inputs].fill(0.0);
+            } else if factor != 1.0 {
+                elementwise::scale(self.level, factor, dy);
             }
         }
     }

@@ -50,13 +50,15 @@ fn normal_numbers_are_those_of_box_and_muller() {
         gaussian::standard_normal(level, &bits, &mut out);
         for i in 0..half {
             let u = (f64::from(bits[i]) * 2f64.powi(32) + f64::from(bits[half + i]) + 0.5) * 2f64.powi(-64);
-            let radius = (-2.0 * u.min(1.0).ln()).sqrt();
+            // Near 1, by the distance from it, which double precision would round away as well.
+            let rest =
+                (f64::from(!bits[i]) * 2f64.powi(32) + f64::from(!bits[half + i]) + 0.5) * 2f64.powi(-64);
+            let minus_ln = if rest < 0.5 { -(-rest).ln_1p() } else { -u.ln() };
+            let radius = (2.0 * minus_ln).sqrt();
             let angle = std::f64::consts::TAU * f64::from(bits[2 * half + i]) * 2f64.powi(-32);
             let exact = [radius * angle.cos(), radius * angle.sin()];
             for (found, exact) in [out[i], out[half + i]].into_iter().zip(exact) {
-                // u is rounded to 24 bits: near 1 that moves a small radius by up to 5e-4.
-                let allowed = 1e-6 * (1.0 + radius) + if radius < 0.1 { 5e-4 } else { 0.0 };
-                assert!((f64::from(found) - exact).abs() < allowed, "{level:?} {i}: {found} {exact}");
+                assert!((f64::from(found) - exact).abs() < 1e-6 * radius, "{level:?} {i}: {found} {exact}");
             }
         }
         assert!(
@@ -133,11 +135,9 @@ fn products_match_the_plain_sum() {
 #[test]
 fn sums_of_squares_keep_their_promised_error() {
     let mut numbers = Numbers(9);
-    let (x, y) = (numbers.vector(100_003), numbers.vector(100_003));
+    let x = numbers.vector(100_003);
     let exact: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
-    let exact_dot: f64 = x.iter().zip(&y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
     for level in Level::available() {
         assert!((elementwise::square(level, &x) - exact).abs() < 4e-6 * exact);
-        assert!((elementwise::dot(level, &x, &y) - exact_dot).abs() < 4e-6 * exact);
     }
 }

@@ -100,6 +100,15 @@ versions! {
         }
     }
 
+    /// out ← x·yᵀ, row by row.
+    pub fn outer(level: Level, x: &[f32], y: &[f32], out: &mut [f32]) {
+        for (row, x) in out.chunks_exact_mut(y.len()).zip(x) {
+            for (out, y) in row.iter_mut().zip(y) {
+                *out = x * y;
+            }
+        }
+    }
+
     /// x ← factor·x.
     pub fn scale(level: Level, factor: f32, x: &mut [f32]) {
         for x in x {
@@ -121,25 +130,6 @@ versions! {
             }
             for (sum, x) in sums.iter_mut().zip(rest) {
                 *sum += x * x;
-            }
-            total += f64::from(sums.iter().sum::<f32>());
-        }
-        total
-    }
-
-    /// Σ x·y, as [`square`].
-    pub fn dot(level: Level, x: &[f32], y: &[f32]) -> f64 {
-        let mut total = 0.0;
-        for (x, y) in x.chunks(1024).zip(y.chunks(1024)) {
-            let ((xs, x), (ys, y)) = (x.as_chunks::<32>(), y.as_chunks::<32>());
-            let mut sums = [0.0f32; 32];
-            for (x, y) in xs.iter().zip(ys) {
-                for i in 0..32 {
-                    sums[i] += x[i] * y[i];
-                }
-            }
-            for (sum, (x, y)) in sums.iter_mut().zip(x.iter().zip(y)) {
-                *sum += x * y;
             }
             total += f64::from(sums.iter().sum::<f32>());
         }

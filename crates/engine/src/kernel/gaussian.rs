@@ -2,17 +2,21 @@
 
 use super::versions;
 
-/// ln x for a positive normal x, relative error below 3e-7 but near 1, absolute error below 1e-7 there.
+/// −ln U for U = (2³²·high + low + ½)/2⁶⁴, relative error below 3e-7.
 #[inline(always)]
-fn ln_of(x: f32) -> f32 {
-    // x = m·2^e with m in [√½, √2).
-    let bits = x.to_bits().wrapping_sub(0x3f35_04f3);
-    let e = (bits as i32) >> 23;
+fn minus_ln(high: u32, low: u32) -> f32 {
+    const UNIT: f32 = 1.0 / 18_446_744_073_709_551_616.0;
+    let whole = |high: u32, low: u32| (number(high) * 4_294_967_296.0 + (number(low) + 0.5)) * UNIT;
+    // U = (1 + m)·2^e with 1 + m in [√½, √2).
+    let bits = whole(high, low).to_bits().wrapping_sub(0x3f35_04f3);
+    let e = ((bits as i32) >> 23) as f32;
     let m = f32::from_bits((bits & 0x007f_ffff).wrapping_add(0x3f35_04f3)) - 1.0;
-    let e = e as f32;
+    // Near 1, where e = 0, m is −(1 − U), which has all its bits before U is rounded: otherwise small radii would
+    // fall on coarse rings.
+    let m = if high >= 0xc000_0000 { -whole(!high, !low) } else { m };
     let z = m * m;
     let p = 7.037_683_6e-2_f32;
-    let p = p * m - 1.151_461_e-1;
+    let p = p * m - 1.151_461e-1;
     let p = p * m + 1.167_699_9e-1;
     let p = p * m - 1.242_014_1e-1;
     let p = p * m + 1.424_932_3e-1;
@@ -20,8 +24,9 @@ fn ln_of(x: f32) -> f32 {
     let p = p * m + 2.000_071_5e-1;
     let p = p * m - 2.499_999_4e-1;
     let p = p * m + 3.333_333_1e-1;
+    let e = if high >= 0xc000_0000 { 0.0 } else { e };
     let y = p * m * z - 2.121_944_4e-4 * e - 0.5 * z;
-    m + y + 0.693_359_4 * e
+    -(m + y + 0.693_359_4 * e)
 }
 
 /// A word as a number in [0, 2³²], rounded to nearest.
@@ -31,7 +36,7 @@ fn number(word: u32) -> f32 {
     ((word >> 16) as i32 as f32) * 65536.0 + ((word & 0xffff) as i32 as f32)
 }
 
-/// cos and sin of 2π·word/2³² to 2e-7: the top three bits choose the octant.
+/// cos and sin of 2π·word/2³² to 2e-7.
 #[inline(always)]
 fn cos_sin(word: u32) -> (f32, f32) {
     // The angle within ±π/4 of the nearest quarter turn, which the top two bits count.
@@ -68,9 +73,7 @@ versions! {
         let (high, rest) = bits.split_at(half);
         let (low, angle) = rest.split_at(half);
         for i in 0..half {
-            // Uniform in (0, 1), in steps of 2⁻⁶⁴, half a step off its ends.
-            let radius = number(high[i]) * 4_294_967_296.0 + (number(low[i]) + 0.5);
-            let length = (-2.0 * ln_of(radius * (1.0 / 18_446_744_073_709_551_616.0)).min(0.0)).sqrt();
+            let length = (2.0 * minus_ln(high[i], low[i])).sqrt();
             let (cos, sin) = cos_sin(angle[i]);
             x[i] = length * cos;
             y[i] = length * sin;

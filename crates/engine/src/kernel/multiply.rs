@@ -251,12 +251,50 @@ unsafe fn block<S: Simd, const F: Finish, const V: usize>(
     total
 }
 
+/// As many blocks of V vectors of a single row as there are; returns the first column that is left. One row has too few
+/// sums to keep the multipliers busy, so it takes more columns at a time.
+#[inline(always)]
+unsafe fn wide<S: Simd, const F: Finish, const V: usize>(
+    product: &Product,
+    mut column: usize,
+    target: &Target,
+    total: &mut f64,
+) -> usize {
+    while product.columns - column >= V * S::LANES {
+        // SAFETY: `Product::check` has seen the row, its place and all columns.
+        unsafe {
+            let a = [product.a.as_ptr().add(*product.rows.list.get_unchecked(0) as usize)];
+            let sums = tile::<S, 1, V>(a, product.b.as_ptr().add(column), &product.walk);
+            let at = target.c.add(*target.places.list.get_unchecked(0) as usize + column);
+            let mut square = S::zero();
+            for v in 0..V {
+                let offset = v * S::LANES;
+                square = target.put::<S, F>(at.add(offset), column + offset, sums[0][v], square);
+            }
+            if F == SQUARE {
+                *total += f64::from(S::sum(square));
+            }
+        }
+        column += V * S::LANES;
+    }
+    column
+}
+
 /// All columns, a panel at a time, so that the panel of B stays in the cache while the rows pass.
 #[inline(always)]
 unsafe fn drive<S: Simd, const F: Finish>(product: &Product, target: &Target) -> f64 {
     let panel = 2 * S::LANES;
     let mut total = 0.0;
-    for (i, column) in (0..product.columns).step_by(panel).enumerate() {
+    let mut begin = 0;
+    if product.rows.list.len() == 1 && product.panel == panel {
+        // SAFETY: as above.
+        unsafe {
+            begin = wide::<S, F, 8>(product, begin, target, &mut total);
+            begin = wide::<S, F, 4>(product, begin, target, &mut total);
+        }
+    }
+    // The blocks above are whole panels.
+    for (i, column) in (0..product.columns).step_by(panel).enumerate().skip(begin / panel) {
         // SAFETY: `Product::check` has seen the last panel.
         unsafe {
             let b = product.b.as_ptr().add(i * product.panel);

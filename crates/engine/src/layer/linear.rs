@@ -1,4 +1,4 @@
-//! Linear layers. Their gradient for one sample is an outer product, which is never written down: its norm
+//! Linear layers. Their gradient for one sample is an outer product, which need not be written down: its norm
 //! is the product of two norms, and scaled sums of many are one multiplication.
 
 use crate::kernel::multiply::{Dots, Places, Product, Table, Walk};
@@ -87,23 +87,15 @@ impl Linear {
         dots.store(level, dx, dx_stride);
     }
 
-    /// ‖gradient‖² of the samples of one group: Σ_{i,j} (x_i·x_j + 1)(δ_i·δ_j), the 1 for the bias.
+    /// ‖gradient‖² of one sample: (‖x‖² + 1)·‖δ‖², the 1 for the bias.
     pub fn square(&self, level: Level, x: Rows, dy: Rows) -> f64 {
         let bias = if self.bias.is_some() { 1.0 } else { 0.0 };
-        let mut total = 0.0;
-        for i in 0..x.n {
-            let (xi, di) = (x.row(i, self.inputs), dy.row(i, self.outputs));
-            total += (elementwise::square(level, xi) + bias) * elementwise::square(level, di);
-            for j in 0..i {
-                let (xj, dj) = (x.row(j, self.inputs), dy.row(j, self.outputs));
-                total += 2.0 * (elementwise::dot(level, xi, xj) + bias) * elementwise::dot(level, di, dj);
-            }
-        }
-        total
+        (elementwise::square(level, x.row(0, self.inputs)) + bias)
+            * elementwise::square(level, dy.row(0, self.outputs))
     }
 
-    /// Adds Σ_i x_i δ_iᵀ to the flat vector `sum`.
-    pub fn add_gradient(&self, level: Level, x: Rows, dy: Rows, sum: &mut [f32]) {
+    /// Adds Σ_i x_i δ_iᵀ to the flat vector `sum`, or overwrites what is there with it.
+    pub fn gradient(&self, level: Level, x: Rows, dy: Rows, fresh: bool, sum: &mut [f32]) {
         let product = Product {
             a: x.numbers,
             rows: self.rows.places(),
@@ -112,10 +104,21 @@ impl Linear {
             walk: Walk::line(x.n, x.stride, dy.stride),
             columns: self.outputs,
         };
-        product.add(level, &mut sum[self.weights..][..self.inputs * self.outputs], self.places.places());
+        let weights = &mut sum[self.weights..][..self.inputs * self.outputs];
+        if fresh && x.n == 1 {
+            elementwise::outer(level, x.row(0, self.inputs), dy.row(0, self.outputs), weights);
+        } else if fresh {
+            product.store(level, None, weights, self.places.places());
+        } else {
+            product.add(level, weights, self.places.places());
+        }
         if let Some(bias) = self.bias {
+            let bias = &mut sum[bias..][..self.outputs];
+            if fresh {
+                bias.fill(0.0);
+            }
             for i in 0..dy.n {
-                elementwise::add(level, dy.row(i, self.outputs), &mut sum[bias..][..self.outputs]);
+                elementwise::add(level, dy.row(i, self.outputs), bias);
             }
         }
     }
