@@ -1,0 +1,179 @@
+//! Reading a ledger and believing it, or not.
+
+use std::io;
+use std::path::Path;
+
+use dpsgd_privacy::mechanism::Mechanism;
+
+use super::blocks::boundary;
+use super::error::failed;
+use super::record::{self, Digest, Position, Record};
+use super::storage::{Disk, Storage, beside};
+use super::{HEAD_ENDING, Header, LedgerError};
+
+/// What a ledger says, every record of it verified.
+#[derive(Clone, Debug)]
+pub struct History {
+    digests: Vec<Digest>,
+    charged: u64,
+    resumes: u64,
+    finished: bool,
+    /// The bytes of the verified records; what is behind them was never acknowledged.
+    pub(crate) verified: u64,
+    /// Whether a record was begun behind the last one and not completed.
+    pub(crate) torn: bool,
+    /// Whether the last record is not yet in the head.
+    pub(crate) head_lags: bool,
+}
+
+impl History {
+    /// Reads the ledger at `path` and the head beside it, changing nothing.
+    ///
+    /// # Guarantee
+    /// What is returned counts every round that was ever acknowledged to a caller of
+    /// [`Ledger::charge`](super::Ledger::charge), provided that not both files were replaced by older
+    /// copies that fit each other: that the two files alone cannot show, see [`History::require`].
+    /// Any single damaged byte and any shortening of one of the two files is an error, unless it
+    /// is in a record that was never acknowledged.
+    ///
+    /// An incomplete last line is the one thing that is forgiven, and its rounds are **not** counted.
+    /// They did not happen: a round happens only after `charge` has returned, `charge` returns only
+    /// after the sync of its record, and after that sync the line is complete on the disk. Nor could
+    /// they be counted: half of a number is another number. If instead an acknowledged record had been cut
+    /// afterwards, the head (written between that sync and the return) would know of it, and the
+    /// ledger is refused. So an incomplete line is forgiven only if the head is at the record before it.
+    pub fn read(path: &Path, header: &Header) -> Result<Self, LedgerError> {
+        Self::read_in(&Disk, path, header)
+    }
+
+    /// [`History::read`] from any storage.
+    pub fn read_in<S: Storage>(storage: &S, path: &Path, header: &Header) -> Result<Self, LedgerError> {
+        let read = |path: &Path| {
+            storage.read(path).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => LedgerError::Missing(path.to_owned()),
+                _ => failed(path, "read")(error),
+            })
+        };
+        // The head first: who reads while the run goes on then sees it lag at most, never lead.
+        let head_path = beside(path, HEAD_ENDING);
+        let head = read(&head_path);
+        let mut history = Self::replay(path, &read(path)?, header)?;
+        let Some(head) = record::parse_head(&head?) else {
+            return Err(LedgerError::Damaged { path: head_path, line: 1, why: "it is no head".into() });
+        };
+        history.require(path, &head, "ledger.head")?;
+        let behind = history.position().sequence - head.sequence;
+        // Each record is in the head before the next is begun.
+        if behind + u64::from(history.torn) > 1 {
+            let why = format!("it stops at record {}, the ledger goes on beyond the next", head.sequence);
+            return Err(LedgerError::Damaged { path: head_path, line: 1, why });
+        }
+        history.head_lags = behind == 1;
+        Ok(history)
+    }
+
+    /// Follows the records from the first to the last.
+    fn replay(path: &Path, bytes: &[u8], header: &Header) -> Result<Self, LedgerError> {
+        let mut history = Self {
+            digests: Vec::new(),
+            charged: 0,
+            resumes: 0,
+            finished: false,
+            verified: 0,
+            torn: false,
+            head_lags: false,
+        };
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let number = history.digests.len();
+            let damaged =
+                |why: &str| LedgerError::Damaged { path: path.into(), line: number + 1, why: why.into() };
+            let Some(content) = line.strip_suffix(b"\n") else {
+                history.torn = true;
+                break;
+            };
+            let previous = history.digests.last().copied().unwrap_or_default();
+            let (text, digest) = record::open(content, number as u64, &previous).map_err(damaged)?;
+            if number == 0 {
+                compare(path, text, &header.text())?;
+            } else {
+                let record = Record::parse(text).ok_or_else(|| damaged("no record of this version"))?;
+                history.apply(record, header.mechanism()).map_err(damaged)?;
+            }
+            history.digests.push(digest);
+            history.verified += line.len() as u64;
+        }
+        if history.digests.is_empty() {
+            let why = "it has no complete header; nothing was trained, start anew".into();
+            return Err(LedgerError::Damaged { path: path.into(), line: 1, why });
+        }
+        Ok(history)
+    }
+
+    fn apply(&mut self, record: Record, mechanism: &Mechanism) -> Result<(), &'static str> {
+        if self.finished {
+            return Err("it follows the end of the run");
+        }
+        match record {
+            Record::Charge { from, to } => {
+                // Only whole epochs are charged, and `boundary` is at most T.
+                if from != self.charged || to <= from || to != boundary(mechanism, to) {
+                    return Err("it charges rounds that are not the next ones");
+                }
+                self.charged = to;
+            }
+            Record::Resume { at } | Record::Finish { at } if at != self.charged => {
+                return Err("it counts other rounds than the records before it");
+            }
+            Record::Resume { .. } => self.resumes += 1,
+            Record::Finish { .. } => self.finished = true,
+        }
+        Ok(())
+    }
+
+    /// The rounds charged in all: the rounds 0 to `spent()`, exclusive, may have left.
+    pub fn spent(&self) -> u64 {
+        self.charged
+    }
+
+    /// How often the run was taken up again.
+    pub fn resumes(&self) -> u64 {
+        self.resumes
+    }
+
+    /// Whether the run was closed.
+    pub fn finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The last record.
+    pub fn position(&self) -> Position {
+        // `replay` has refused a ledger without any record.
+        let digest = self.digests.last().copied().unwrap_or_default();
+        Position { sequence: self.digests.len() as u64 - 1, digest }
+    }
+
+    /// Refuses the ledger unless it has the record that `witness` remembers: a ledger that was cut at
+    /// the end of a record is whole in itself, only others know what it has lost.
+    pub fn require(&self, path: &Path, known: &Position, witness: &str) -> Result<(), LedgerError> {
+        let shortened = |what: &str| {
+            let (last, path) = (self.position().sequence, path.to_owned());
+            let witness = format!("{witness} remembers {what} {}", known.sequence);
+            Err(LedgerError::Shortened { path, last, witness })
+        };
+        match usize::try_from(known.sequence).ok().and_then(|sequence| self.digests.get(sequence)) {
+            None => shortened("record"),
+            Some(digest) if *digest != known.digest => shortened("another record"),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Names the first field in which two headers differ.
+fn compare(path: &Path, found: &str, given: &str) -> Result<(), LedgerError> {
+    if found == given {
+        return Ok(());
+    }
+    let mut fields = found.split(' ').zip(given.split(' '));
+    let (found, given) = fields.find(|(found, given)| found != given).unwrap_or((found, given));
+    Err(LedgerError::OtherRun { path: path.into(), found: found.into(), given: given.into() })
+}

@@ -1,0 +1,117 @@
+//! The lines of a ledger, each bound to the one before it by its digest.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 digest; sixty-four small hexadecimal digits in text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// The digest of `parts`, one behind the other.
+    pub fn of(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part);
+        }
+        Digest(hash.finalize().into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A record of a certain ledger: its number and the digest of everything up to and including it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// Counted from zero, the header.
+    pub sequence: u64,
+    /// The digest at the end of the record's line.
+    pub digest: Digest,
+}
+
+/// What a record behind the header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The rounds `from` to `to`, exclusive, count as spent from now on.
+    Charge { from: u64, to: u64 },
+    /// The run goes on in a new process; no round before `at` may happen any more.
+    Resume { at: u64 },
+    /// No further round will happen.
+    Finish { at: u64 },
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Charge { from, to } => write!(f, "charge {from} {to}"),
+            Record::Resume { at } => write!(f, "resume {at}"),
+            Record::Finish { at } => write!(f, "finish {at}"),
+        }
+    }
+}
+
+impl Record {
+    /// Reads what `Display` writes.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.split(' ').collect();
+        Some(match fields[..] {
+            ["charge", from, to] => Record::Charge { from: from.parse().ok()?, to: to.parse().ok()? },
+            ["resume", at] => Record::Resume { at: at.parse().ok()? },
+            ["finish", at] => Record::Finish { at: at.parse().ok()? },
+            _ => return None,
+        })
+    }
+}
+
+/// The line with number `sequence` that says `text`, behind a line with digest `previous`; and where
+/// the ledger then stands.
+pub(crate) fn line(sequence: u64, text: &str, previous: &Digest) -> (String, Position) {
+    let body = format!("{sequence} {text}");
+    let digest = Digest::of(&[&previous.0, body.as_bytes()]);
+    (format!("{body} {digest}\n"), Position { sequence, digest })
+}
+
+/// Takes a line (without its end) apart into what it says and its digest, or says what is wrong.
+pub(crate) fn open<'a>(
+    line: &'a [u8],
+    sequence: u64,
+    previous: &Digest,
+) -> Result<(&'a str, Digest), &'static str> {
+    let split = line.iter().rposition(|&byte| byte == b' ').ok_or("it is no record")?;
+    let (body, written) = (&line[..split], &line[split + 1..]);
+    let digest = Digest::of(&[&previous.0, body]);
+    if written != digest.to_string().as_bytes() {
+        return Err("its digest is not that of its content behind the line before it");
+    }
+    let text = std::str::from_utf8(body).map_err(|_| "it is no text")?;
+    match text.split_once(' ') {
+        Some((number, text)) if number == sequence.to_string() => Ok((text, digest)),
+        _ => Err("its number is not that of its place"),
+    }
+}
+
+const HEAD: &str = "dpsgd-ledger-head=1";
+
+/// The content of the file that remembers the last acknowledged record.
+pub(crate) fn head(position: &Position) -> String {
+    line(position.sequence, &format!("{HEAD} {}", position.digest), &Digest::default()).0
+}
+
+/// Reads what [`head`] writes, exactly, or nothing.
+pub(crate) fn parse_head(bytes: &[u8]) -> Option<Position> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut fields = text.split(' ');
+    let sequence = fields.next()?.parse().ok()?;
+    let hex = fields.nth(1)?;
+    let mut digest = Digest::default();
+    for (i, byte) in digest.0.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()?;
+    }
+    let position = Position { sequence, digest };
+    (head(&position) == text).then_some(position)
+}

@@ -1,0 +1,268 @@
+//! The whole of a run: what the user wrote ([`PlanConfig`]), checked once, is a [`Plan`], and only a
+//! plan can run.
+//!
+//! Sizes, sampling, noise, filter and length come from the checked [`Mechanism`] and from nowhere
+//! else, so the trainer runs what the accountant accounted for.
+
+use dpsgd_privacy::mechanism::{Mechanism, Phase, Sampling};
+
+use crate::error::{PlanError, within};
+use crate::hook::Hook;
+use crate::inner::{GroupResult, Inner, InnerSequence};
+use crate::outer::Outer;
+use crate::schedule::Schedule;
+
+/// The smallest and largest C: within it single precision neither under- nor overflows.
+pub const BOUND_RANGE: (f64, f64) = (1e-6, 1e6);
+/// The largest total number of rounds.
+pub const MOST_ROUNDS: u64 = 1 << 48;
+/// The most threads.
+pub const MOST_THREADS: usize = 1024;
+
+/// A run as the user wrote it.
+#[derive(Clone, Debug)]
+pub struct PlanConfig {
+    /// The checked mechanism: N, m, s, sampling, σ, filter and length.
+    pub mechanism: Mechanism,
+    /// What the noised sum is divided by under Poisson sampling: a public constant, usually the
+    /// expected number of samples a round. Must be absent otherwise, where it is m (also with the
+    /// filter: halving it as well would be a factor in η).
+    pub divisor: Option<f64>,
+    /// The inner algorithms {A_b}.
+    pub inner: InnerSequence,
+    /// What a group's result is.
+    pub result: GroupResult,
+    /// C by round.
+    pub clipping: Schedule,
+    /// η by round.
+    pub step: Schedule,
+    /// The optimizer that receives the noised update.
+    pub outer: Outer,
+    /// The post-processing B.
+    pub hook: Option<Hook>,
+    /// Whether to keep diagnostics, which are computed from private data and not covered by the
+    /// guarantee; see [`crate::Diagnostics`].
+    pub diagnostics: bool,
+    /// Threads; 0 for as many as the machine has. The result does not depend on it.
+    pub threads: usize,
+}
+
+impl PlanConfig {
+    /// Algorithm 1 with mean gradients, constant C and η and nothing else.
+    pub fn new(mechanism: Mechanism, clipping: f64, step: f64) -> Self {
+        Self {
+            mechanism,
+            divisor: None,
+            inner: Inner::Gradient.into(),
+            result: GroupResult::default(),
+            clipping: Schedule::constant(clipping),
+            step: Schedule::constant(step),
+            outer: Outer::Plain,
+            hook: None,
+            diagnostics: false,
+            threads: 0,
+        }
+    }
+
+    /// Checks everything once.
+    pub fn check(&self) -> Result<Plan, PlanError> {
+        let mut samples = None;
+        for phase in self.mechanism.phases() {
+            match phase.sampling() {
+                Sampling::Subsample { samples: n, .. } | Sampling::Shuffle { samples: n, .. } => {
+                    if n > u64::from(u32::MAX) {
+                        return Err(PlanError::new(
+                            "samples",
+                            n,
+                            format!("at most {}", u32::MAX),
+                            "samples are named by 32 bits",
+                        ));
+                    }
+                    if *samples.get_or_insert(n) != n {
+                        return Err(PlanError::new(
+                            "samples",
+                            n,
+                            "the same in every phase",
+                            "the phases of a run train on one data set",
+                        ));
+                    }
+                    if self.divisor.is_some() {
+                        return Err(PlanError::new(
+                            "divisor",
+                            "given",
+                            "poisson sampling only",
+                            "the other samplers divide by m",
+                        ));
+                    }
+                }
+                Sampling::Poisson { .. } => match self.divisor {
+                    Some(divisor) => {
+                        within("divisor", divisor, 1e-3, 1e12, "the noised sum is divided by it")?;
+                    }
+                    None => {
+                        return Err(PlanError::new(
+                            "divisor",
+                            "none",
+                            "a public constant",
+                            "the number of samples of a Poisson round is private and must not divide",
+                        ));
+                    }
+                },
+            }
+        }
+        let rounds =
+            self.mechanism.phases().iter().try_fold(0u64, |sum, phase| sum.checked_add(phase.rounds()));
+        let rounds = match rounds {
+            Some(rounds) if rounds <= MOST_ROUNDS => rounds,
+            _ => {
+                return Err(PlanError::new(
+                    "rounds",
+                    "the sum over all phases",
+                    format!("at most {MOST_ROUNDS}"),
+                    "every round names random streams of its own",
+                ));
+            }
+        };
+        self.inner.check()?;
+        let (lowest, highest) = BOUND_RANGE;
+        self.clipping.check("clip", lowest, highest, true)?;
+        self.step.check("step", 1e-12, 1e6, false)?;
+        self.outer.check()?;
+        if let Some(hook) = &self.hook {
+            within("hook-bound", hook.bound(), lowest, highest, "the argument of B is clipped to it")?;
+        }
+        if self.threads > MOST_THREADS {
+            return Err(PlanError::new(
+                "threads",
+                self.threads,
+                format!("at most {MOST_THREADS}, or 0 for as many as there are"),
+                "every thread keeps gradients of its own",
+            ));
+        }
+        let threads = match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS),
+            threads => threads,
+        };
+        let mut stretches = Vec::new();
+        let (mut first_round, mut first_epoch) = (0, 0);
+        for &phase in self.mechanism.phases() {
+            // At least 1: a checked batch has at most N samples, a checked rate is at most 1.
+            let rounds_per_epoch = phase.sampling().rounds_per_epoch().max(1);
+            stretches.push(Stretch { phase, first_round, first_epoch, rounds_per_epoch });
+            first_round += phase.rounds();
+            first_epoch += phase.rounds().div_ceil(rounds_per_epoch);
+        }
+        Ok(Plan { config: Self { threads, ..self.clone() }, rounds, epochs: first_epoch, stretches })
+    }
+}
+
+/// A phase with its place in the run.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    phase: Phase,
+    first_round: u64,
+    first_epoch: u64,
+    rounds_per_epoch: u64,
+}
+
+/// Where a round is, everything counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Position {
+    /// The round of the run.
+    pub round: u64,
+    /// The phase's number.
+    pub phase: usize,
+    /// The epoch of the run; an epoch that a phase breaks off counts as one.
+    pub epoch: u64,
+    /// b, the round of its epoch.
+    pub round_of_epoch: u64,
+    /// One past the last round of the epoch (of the phase, if it breaks the epoch off).
+    pub epoch_end: u64,
+}
+
+/// A checked run. See the module documentation.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    config: PlanConfig,
+    rounds: u64,
+    epochs: u64,
+    stretches: Vec<Stretch>,
+}
+
+impl Plan {
+    /// What was checked, with the number of threads resolved.
+    pub fn config(&self) -> &PlanConfig {
+        &self.config
+    }
+
+    /// The mechanism the guarantee is for.
+    pub fn mechanism(&self) -> &Mechanism {
+        &self.config.mechanism
+    }
+
+    /// T, the rounds of all phases.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The epochs of all phases, broken-off ones included.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
+    /// The threads that will work.
+    pub fn threads(&self) -> usize {
+        self.config.threads
+    }
+
+    /// Where a round is; the last round's place for any later one.
+    pub fn position(&self, round: u64) -> Position {
+        let round = round.min(self.rounds - 1);
+        // The first stretch begins at round 0, so at least one is found.
+        let phase = self.stretches.partition_point(|stretch| stretch.first_round <= round) - 1;
+        let stretch = &self.stretches[phase];
+        let of_phase = round - stretch.first_round;
+        let epoch = of_phase / stretch.rounds_per_epoch;
+        let end = (epoch + 1).saturating_mul(stretch.rounds_per_epoch).min(stretch.phase.rounds());
+        Position {
+            round,
+            phase,
+            epoch: stretch.first_epoch + epoch,
+            round_of_epoch: of_phase % stretch.rounds_per_epoch,
+            epoch_end: stretch.first_round + end,
+        }
+    }
+
+    /// The phase of a position.
+    pub fn phase(&self, position: &Position) -> &Phase {
+        &self.stretches[position.phase].phase
+    }
+
+    /// What the noised sum of a phase is divided by: m, or the public constant of Poisson sampling.
+    /// Never a number that depends on the data.
+    pub fn divisor(&self, phase: &Phase) -> f64 {
+        match (phase.sampling(), self.config.divisor) {
+            (Sampling::Subsample { groups, .. } | Sampling::Shuffle { groups, .. }, _) => groups as f64,
+            // `check` has refused Poisson sampling without a divisor.
+            (Sampling::Poisson { .. }, divisor) => divisor.unwrap_or(1.0),
+        }
+    }
+
+    /// The first round that may be performed when the run is continued at `next`.
+    ///
+    /// # Guarantee
+    ///
+    /// For shuffling an epoch that was begun is passed over to its end: its permutation died with
+    /// the key, and a new one within the same epoch could use a sample twice, which the law of c
+    /// for shuffling excludes. Fewer rounds than accounted for never leak more.
+    pub fn resume_at(&self, next: u64) -> u64 {
+        if next >= self.rounds {
+            return self.rounds;
+        }
+        let position = self.position(next);
+        match self.phase(&position).sampling() {
+            Sampling::Shuffle { .. } if position.round_of_epoch > 0 => position.epoch_end,
+            _ => next,
+        }
+    }
+}
