@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use dpsgd_privacy::calibrate::{Calibrated, Target, epochs, groups, sigma};
-use dpsgd_privacy::mechanism::Sampling;
 use dpsgd_privacy::{Adversary, Interval, PrivacyError, adversary};
 use serde_json::{Map, Value, json};
 
 use crate::rounding::up;
-use crate::settings::{self, Question, Run, Settings, number};
+use crate::settings::{self, AdversaryName, Question, Run, Settings, number};
 use crate::statement::{percent, subscript, wrapped};
 use crate::{Failure, json, print};
 
@@ -55,17 +54,6 @@ enum Solve {
     Groups,
 }
 
-/// `--adversary`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum AdversaryName {
-    /// Sees the updates only
-    #[value(name = "A0")]
-    A0,
-    /// Knows which samples every round drew as well
-    #[value(name = "A1")]
-    A1,
-}
-
 impl Solve {
     fn name(self) -> &'static str {
         match self {
@@ -102,19 +90,7 @@ impl Calibrate {
         }
         let run = settings::resolve(&self.settings, self.config.as_ref())?;
         let (target, delta) = self.target(&run)?;
-        let adversary = match self.adversary {
-            Some(AdversaryName::A0) => Adversary::A0,
-            Some(AdversaryName::A1) => Adversary::A1,
-            None if run
-                .config
-                .phases
-                .iter()
-                .any(|phase| matches!(phase.sampling, Sampling::Shuffle { .. })) =>
-            {
-                Adversary::A1
-            }
-            None => Adversary::A0,
-        };
+        let adversary = settings::against(self.adversary, &run.config);
         let found = self.solved(run, adversary, target)?;
         // Accounted for once more, as `dpsgd account` would: the ε and the attacks of the found run.
         let curve = adversary::curve(&found.run.mechanism, adversary)?;

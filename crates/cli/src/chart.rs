@@ -158,7 +158,12 @@ pub struct Band {
 impl Chart {
     /// Draws the chart; the same chart always yields the same text.
     pub fn svg(&self) -> String {
-        layout::draw(self)
+        layout::draw(self, layout::plot_size(self))
+    }
+
+    /// Draws the chart around a plot of this width and height.
+    pub fn svg_of(&self, size: (f64, f64)) -> String {
+        layout::draw(self, size)
     }
 }
 

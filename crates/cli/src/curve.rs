@@ -80,8 +80,8 @@ impl CurveCommand {
     }
 }
 
-/// Writes beside the target and renames, so that a reader never sees half a picture.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes beside the target and renames, so that a reader never sees half a file.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Machine(format!("{}: {error}", path.display()));
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -109,6 +109,11 @@ struct Drawn {
     /// "ε ≤ 0.745 at δ = 1e-5".
     said: String,
     mu: Option<f64>,
+}
+
+/// The trade-off functions of one run.
+pub fn of_run(run: &Run) -> Result<Chart, Failure> {
+    drawn(&[(String::new(), run.clone())])
 }
 
 fn drawn(runs: &[(String, Run)]) -> Result<Chart, Failure> {

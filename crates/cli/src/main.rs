@@ -1,17 +1,20 @@
-//! The command `dpsgd`: what a differentially private training run leaks.
+//! The command `dpsgd`: train with differential privacy, and say what the training leaks.
 //!
-//! Everything that is printed is printed here or in the three commands; the mathematics is in
-//! `dpsgd-privacy`. Exit code 0 on success, 2 for bad input (one line on standard error), 1 for any
+//! Everything that is printed is printed here or in the commands; the mathematics is in
+//! `dpsgd-privacy`, the training in `dpsgd-train`. Exit code 0 on success, 2 for bad input (one line on standard error), 1 for any
 //! other failure. A reader that closes the pipe early is no failure.
 
 mod account;
+mod bench;
 mod calibrate;
 mod chart;
 mod curve;
+mod data;
 mod json;
 mod rounding;
 mod settings;
 mod statement;
+mod train;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,7 +22,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-/// Say exactly what differentially private SGD leaks
+/// Train with differential privacy and say exactly what the training leaks
 ///
 /// Every number is certified: it comes with a lower and an upper end, and the end that is printed is
 /// the one that is guaranteed.
@@ -44,6 +47,18 @@ enum Command {
     Calibrate(calibrate::Calibrate),
     /// Draw the trade-off functions of one or more runs as SVG or PNG
     Curve(curve::CurveCommand),
+    /// Train with differential privacy; with no arguments LeNet-5 on MNIST at ε ≤ 3
+    Train(Box<train::Train>),
+    /// Go on with a run after a crash
+    Resume(train::Resume),
+    /// Evaluate the model of a run on its test set, with its guarantee
+    Evaluate(train::Evaluate),
+    /// Write the report of a run again
+    Report(train::ReportCommand),
+    /// Fetch and list data sets
+    Data(data::Data),
+    /// Measure how fast a round is
+    Bench(bench::Bench),
 }
 
 /// Why the command did not do what it was asked to.
@@ -90,6 +105,12 @@ fn run() -> Result<(), Failure> {
         Command::Account(command) => command.run(),
         Command::Calibrate(command) => command.run(),
         Command::Curve(command) => command.run(),
+        Command::Train(command) => command.run(),
+        Command::Resume(command) => command.run(),
+        Command::Evaluate(command) => command.run(),
+        Command::Report(command) => command.run(),
+        Command::Data(command) => command.run(),
+        Command::Bench(command) => command.run(),
     }
 }
 
@@ -98,7 +119,10 @@ fn refuse(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            Err(Failure::Input("a command is missing: account, calibrate or curve (see dpsgd --help)".into()))
+            Err(Failure::Input(
+                "a command is missing: train, account or another; get or list after data (see dpsgd --help)"
+                    .into(),
+            ))
         }
         _ => {
             let text = error.render().to_string();

@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use dpsgd_privacy::Adversary;
 use dpsgd_privacy::mechanism::{Length, Mechanism, Neighbours, Noise, PhaseConfig, RunConfig, Sampling};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 
@@ -88,7 +89,7 @@ struct Release {
 }
 
 /// `--sampling`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum SamplingName {
     /// Every round draws a fresh uniform subset
@@ -100,13 +101,38 @@ pub enum SamplingName {
 }
 
 /// `--neighbours`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum NeighboursName {
     /// Up to g samples are replaced by others
     Substitute,
     /// Up to g samples are added or removed (poisson only)
     AddRemove,
+}
+
+/// `--adversary`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+pub enum AdversaryName {
+    /// Sees the updates only
+    #[value(name = "A0")]
+    #[serde(alias = "a0")]
+    A0,
+    /// Knows which samples every round drew as well
+    #[value(name = "A1")]
+    #[serde(alias = "a1")]
+    A1,
+}
+
+/// The adversary of a target: the one that is named, or the weaker one where a theorem covers it. For
+/// shuffling nothing better than A₁ is proved.
+pub fn against(named: Option<AdversaryName>, config: &RunConfig) -> Adversary {
+    let shuffled = config.phases.iter().any(|phase| matches!(phase.sampling, Sampling::Shuffle { .. }));
+    match named {
+        Some(AdversaryName::A0) => Adversary::A0,
+        Some(AdversaryName::A1) => Adversary::A1,
+        None if shuffled => Adversary::A1,
+        None => Adversary::A0,
+    }
 }
 
 /// What is asked about a run.

@@ -31,6 +31,12 @@ pub fn account(report: &Report) -> String {
     text
 }
 
+/// The same about a training run, without what is no guarantee.
+pub fn trained(report: &Report) -> String {
+    let parts = ["THE RUN\n", &described(&report.run), "\n", &guarantees(report), "\n", &meaning(report)];
+    parts.concat()
+}
+
 /// The settings, a line for each idea.
 fn described(run: &Run) -> String {
     let mechanism = &run.mechanism;

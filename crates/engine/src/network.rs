@@ -329,7 +329,7 @@ impl Builder {
                 let (extent, weights, order) = match *layer {
                     LayerSpec::BatchNorm => (Extent::Batch, vec![shape.channels], Order::Plain),
                     LayerSpec::GroupNorm { groups } => {
-                        if groups == 0 || shape.channels % groups != 0 {
+                        if groups == 0 || !shape.channels.is_multiple_of(groups) {
                             return Err(format!(
                                 "groups = {groups}: must divide the {} channels",
                                 shape.channels

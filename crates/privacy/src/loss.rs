@@ -32,7 +32,8 @@ pub(crate) struct Loss {
 #[derive(Debug, Default)]
 struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
-    lines: HashMap<Tilt, Arc<Contour>>,
+    /// Lines, and those that were given up: they are not tried again.
+    lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     grid: Option<Arc<Grid>>,
     /// Work done so far, in sines.
     spent: f64,
@@ -68,6 +69,11 @@ const GRID_POINTS: usize = 1 << 15;
 const MOST_WORK: f64 = 2e9;
 /// The relative width from which on a line's answer is not good enough.
 const USEFUL: f64 = 1e-4;
+/// Terms a line may cost, about a second.
+const MOST_TERMS: usize = 400_000_000;
+/// The same where the grid can answer: ten to a hundred rounds of a skewed loss decay so slowly along the line that it
+/// would take seconds for digits nobody reads.
+const TERMS_BESIDE_GRID: usize = 20_000_000;
 /// Thresholds from which on only Chernoff's bound is given.
 const FAR: f64 = 1e5;
 /// Rounds below which the grid is used at once.
@@ -114,7 +120,7 @@ impl Loss {
 
     fn line(&self, tilt: Tilt) -> Result<Arc<Contour>, PrivacyError> {
         if let Some(known) = self.kept().lines.get(&tilt) {
-            return Ok(Arc::clone(known));
+            return known.clone();
         }
         // A power of at least FEW decays along the line; any Gaussian part does.
         let decays = self.factors.iter().any(|f| f.times >= FEW || matches!(f.kind, Kind::Gaussian(_)));
@@ -122,9 +128,11 @@ impl Loss {
             return Err(PrivacyError::NotCertified { what: "few rounds", why: "slow decay".to_string() });
         }
         self.spend(0.0)?;
-        let line = Arc::new(Contour::new(&self.factors, tilt.value(), &|work| self.spend(work))?);
-        self.kept().lines.insert(tilt, Arc::clone(&line));
-        Ok(line)
+        let most_terms = if self.suits_grid() { TERMS_BESIDE_GRID } else { MOST_TERMS };
+        let line =
+            Contour::new(&self.factors, tilt.value(), most_terms, &|work| self.spend(work)).map(Arc::new);
+        self.kept().lines.insert(tilt, line.clone());
+        line
     }
 
     /// The tilt of the positive grid where `past` begins to hold (it must be monotone in c), or its

@@ -74,9 +74,8 @@ impl Block {
     }
 }
 
-/// Draws a chart.
-pub(super) fn draw(chart: &Chart) -> String {
-    let (width, height) = plot_size(chart);
+/// Draws a chart around a plot of this size.
+pub(super) fn draw(chart: &Chart, (width, height): (f64, f64)) -> String {
     let title = Block::new(&chart.title, TITLE, width);
     let subtitle = Block::new(chart.subtitle.as_deref().unwrap_or(""), SUBTITLE, width);
     let x_label = Block::new(&chart.x.label, LABEL, width);
@@ -124,8 +123,8 @@ fn legend<'a>(chart: &'a Chart, plot: &Plot, (right, bottom): (f64, f64)) -> (Le
     }
 }
 
-/// The width and height of the plot.
-fn plot_size(chart: &Chart) -> (f64, f64) {
+/// The width and height that suit the axes.
+pub(super) fn plot_size(chart: &Chart) -> (f64, f64) {
     let linear = |axis: &Axis| axis.scale == Scale::Linear && axis.range.is_some();
     if linear(&chart.x) && linear(&chart.y) && chart.x.range == chart.y.range {
         (SQUARE, SQUARE)

@@ -23,7 +23,7 @@ fn minus_ln(high: u32, low: u32) -> f32 {
     let p = p * m - 1.666_805_8e-1;
     let p = p * m + 2.000_071_5e-1;
     let p = p * m - 2.499_999_4e-1;
-    let p = p * m + 3.333_333_1e-1;
+    let p = p * m + 3.333_333e-1;
     let e = if high >= 0xc000_0000 { 0.0 } else { e };
     let y = p * m * z - 2.121_944_4e-4 * e - 0.5 * z;
     -(m + y + 0.693_359_4 * e)
@@ -67,7 +67,7 @@ versions! {
     ///
     /// `out` holds an even number of values, `bits` three words for every two of them.
     pub fn standard_normal(level: Level, bits: &[u32], out: &mut [f32]) {
-        assert!(out.len() % 2 == 0 && bits.len() / WORDS_PER_PAIR == out.len() / 2, "three words for two numbers");
+        assert!(out.len().is_multiple_of(2) && bits.len() / WORDS_PER_PAIR == out.len() / 2, "three words for two numbers");
         let half = out.len() / 2;
         let (x, y) = out.split_at_mut(half);
         let (high, rest) = bits.split_at(half);

@@ -267,9 +267,9 @@ unsafe fn wide<S: Simd, const F: Finish, const V: usize>(
             let sums = tile::<S, 1, V>(a, product.b.as_ptr().add(column), &product.walk);
             let at = target.c.add(*target.places.list.get_unchecked(0) as usize + column);
             let mut square = S::zero();
-            for v in 0..V {
+            for (v, &sum) in sums[0].iter().enumerate() {
                 let offset = v * S::LANES;
-                square = target.put::<S, F>(at.add(offset), column + offset, sums[0][v], square);
+                square = target.put::<S, F>(at.add(offset), column + offset, sum, square);
             }
             if F == SQUARE {
                 *total += f64::from(S::sum(square));

@@ -27,9 +27,6 @@ use crate::interval::Interval;
 const WANTED: f64 = -28.0;
 /// Nodes on the line at most.
 const MOST_NODES: usize = 1 << 14;
-/// Terms a line may cost, about a second; few rounds with a skewed loss would need more and are
-/// better served by the grid.
-const MOST_OPERATIONS: usize = 400_000_000;
 /// Values computed together.
 const BLOCK: usize = 16;
 
@@ -65,10 +62,11 @@ enum Kernel {
 }
 
 impl Contour {
-    /// A line through c, for the thresholds ε whose saddle point is near c.
+    /// A line through c, for the thresholds ε whose saddle point is near c, of at most `most_terms` terms.
     pub(crate) fn new(
         factors: &[Factor],
         c: f64,
+        most_terms: usize,
         spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
     ) -> Result<Self, PrivacyError> {
         let total = cumulants(factors, c);
@@ -124,7 +122,7 @@ impl Contour {
             let mut values = Vec::with_capacity(128);
             let most = ((reach / step) as usize + 1).min(MOST_NODES);
             let cost = lines.iter().map(Line::cost).sum::<usize>();
-            if most * cost > MOST_OPERATIONS {
+            if most * cost > most_terms {
                 break;
             }
             // The edges of the strip cost more than the nodes.

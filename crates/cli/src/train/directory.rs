@@ -1,0 +1,221 @@
+//! The directory of a run as the commands use it: ledger, checkpoint and metrics of `dpsgd-train`, and
+//! what goes between them and the trainer.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use dpsgd_train::checkpoint::Checkpoint;
+use dpsgd_train::directory::{CHECKPOINT, DirectoryError, Metrics, RunDirectory};
+use dpsgd_train::ledger::{Ledger, LedgerError};
+use dpsgd_train::{Charge, OuterState, ScheduleState, TrainerState};
+use serde_json::{Value, json};
+
+use super::facts::{FACTS, Facts};
+use super::inputs::Constants;
+use super::metrics::Epoch;
+use super::settings::TrainSettings;
+use super::setup::Setup;
+use crate::Failure;
+
+impl From<DirectoryError> for Failure {
+    fn from(error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::Io { .. }
+            | DirectoryError::Ledger(LedgerError::Io { .. } | LedgerError::Broken)
+            | DirectoryError::InUse(_) => Failure::Machine(error.to_string()),
+            // A wrong, damaged or finished run is what was asked for.
+            _ => Failure::Input(error.to_string()),
+        }
+    }
+}
+
+/// The ledger's part in a round.
+pub struct Charged<'a>(&'a mut Ledger);
+
+impl Charge for Charged<'_> {
+    type Error = LedgerError;
+
+    fn charge(&mut self, round: u64) -> Result<(), LedgerError> {
+        self.0.charge(round)
+    }
+}
+
+/// What the ledger says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Book {
+    /// The rounds that may have left.
+    pub charged: u64,
+    /// How often the run was taken up again.
+    pub resumes: u64,
+}
+
+impl Book {
+    /// Reads and verifies the ledger of a run; also while another process trains.
+    pub fn read(path: &Path, settings: &TrainSettings, facts: &Facts) -> Result<Self, Failure> {
+        let mechanism = facts.run(settings)?.mechanism;
+        let history = RunDirectory::view(path)?.history(&mechanism, settings.seed.is_none())?;
+        Ok(Self { charged: history.spent(), resumes: history.resumes() })
+    }
+}
+
+/// A run directory in which this process trains.
+pub struct Directory {
+    run: RunDirectory,
+    ledger: Ledger,
+    metrics: Metrics,
+    /// The constants of a private normalisation: released once, and kept with every checkpoint.
+    constants: Option<Constants>,
+}
+
+impl Directory {
+    /// Makes the directory of a new run, with its first checkpoint; nothing is left behind on an error.
+    pub fn create(
+        setup: &Setup,
+        out: Option<PathBuf>,
+        constants: Option<Constants>,
+        state: &TrainerState,
+    ) -> Result<Self, Failure> {
+        let path = out.unwrap_or_else(|| first_free(setup));
+        let existed = path.exists();
+        let run = RunDirectory::create(&path)?;
+        let fill = || -> Result<(Ledger, Metrics), Failure> {
+            run.write(FACTS, format!("{:#}\n", json!(setup.facts())).as_bytes())?;
+            let private = setup.settings.seed.is_none();
+            Ok(run.start(setup.config()?.as_bytes(), setup.plan.mechanism(), private)?)
+        };
+        let made = fill().and_then(|(ledger, metrics)| {
+            let mut directory = Self { run, ledger, metrics, constants };
+            directory.save(state, 0, 0.0)?;
+            Ok(directory)
+        });
+        if made.is_err() && !existed {
+            // The first error is the one to tell of.
+            let _ = std::fs::remove_dir_all(&path);
+        }
+        made
+    }
+
+    /// Takes up an interrupted run: the directory, the state to go on from, and the seconds trained.
+    pub fn open(setup: &Setup, path: &Path) -> Result<(Self, TrainerState, f64), Failure> {
+        let run = RunDirectory::open(path)?;
+        let resumed = run.resume(setup.plan.mechanism(), setup.settings.seed.is_none())?;
+        let checkpoint = resumed.checkpoint;
+        let (state, seconds) =
+            (state(&checkpoint)?, checkpoint.numbers.get("seconds").copied().unwrap_or(0.0));
+        let constants = constants(&checkpoint);
+        Ok((Self { run, ledger: resumed.ledger, metrics: resumed.metrics, constants }, state, seconds))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.run.path()
+    }
+
+    /// What the trainer charges.
+    pub fn ledger(&mut self) -> Charged<'_> {
+        Charged(&mut self.ledger)
+    }
+
+    /// What the ledger says.
+    pub fn book(&self) -> Book {
+        Book { charged: self.ledger.spent(), resumes: self.ledger.resumes() }
+    }
+
+    /// The constants of the private normalisation.
+    pub fn constants(&self) -> Option<&Constants> {
+        self.constants.as_ref()
+    }
+
+    /// Adds a line to the metrics.
+    pub fn push(&mut self, epoch: &Epoch) -> Result<(), Failure> {
+        match json!(epoch) {
+            Value::Object(fields) => Ok(self.metrics.append(epoch.round, fields)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces the checkpoint.
+    pub fn save(&mut self, state: &TrainerState, epoch: u64, seconds: f64) -> Result<(), Failure> {
+        let mut vectors = BTreeMap::from([
+            ("weights".to_string(), state.weights.clone()),
+            ("outer-first".to_string(), state.outer.first.clone()),
+            ("outer-second".to_string(), state.outer.second.clone()),
+        ]);
+        if let Some(constants) = &self.constants {
+            vectors.insert("mean".to_string(), constants.mean.clone());
+            vectors.insert("std".to_string(), constants.std.clone());
+        }
+        let mut numbers = BTreeMap::from([
+            ("seconds".to_string(), seconds),
+            // Exact: no run has 2⁵³ rounds.
+            ("outer-steps".to_string(), state.outer.steps as f64),
+        ]);
+        for (name, schedule) in [("clip", &state.clipping), ("step", &state.step)] {
+            numbers.insert(format!("{name}-factor"), schedule.factor);
+            let seen = [("accuracy", schedule.accuracy), ("share", schedule.share)];
+            for (what, value) in seen.into_iter().filter_map(|(what, value)| Some((what, value?))) {
+                numbers.insert(format!("{name}-{what}"), value);
+            }
+        }
+        let ledger = self.ledger.position();
+        self.run.write_checkpoint(&Checkpoint { round: state.round, epoch, ledger, vectors, numbers })?;
+        Ok(())
+    }
+
+    /// Writes one of the results.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+        Ok(self.run.write(name, bytes)?)
+    }
+
+    /// Closes the run: nothing can be charged any more.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        self.ledger.finish().map_err(|error| DirectoryError::from(error).into())
+    }
+}
+
+/// `runs/DATA-NET-1`, or the first number that is free.
+fn first_free(setup: &Setup) -> PathBuf {
+    let named = |number: u64| Path::new("runs").join(format!("{}-{}-{number}", setup.inputs.name, setup.net));
+    let mut number = 1;
+    while named(number).exists() {
+        number += 1;
+    }
+    named(number)
+}
+
+/// The constants of a private normalisation in the checkpoint of a run.
+pub fn saved_constants(path: &Path) -> Result<Option<Constants>, Failure> {
+    let checkpoint = Checkpoint::read(&path.join(CHECKPOINT)).map_err(DirectoryError::from)?;
+    Ok(constants(&checkpoint))
+}
+
+fn constants(checkpoint: &Checkpoint) -> Option<Constants> {
+    let vector = |name: &str| checkpoint.vectors.get(name).cloned();
+    Some(Constants { mean: vector("mean")?, std: vector("std")? })
+}
+
+fn state(checkpoint: &Checkpoint) -> Result<TrainerState, Failure> {
+    let lacks =
+        |name: &str| Failure::Input(format!("{CHECKPOINT}: {name} is missing, it is of another version"));
+    let vector = |name: &str| checkpoint.vectors.get(name).cloned().ok_or_else(|| lacks(name));
+    let number = |name: &str| checkpoint.numbers.get(name).copied();
+    let schedule = |name: &str| -> Result<ScheduleState, Failure> {
+        let factor = format!("{name}-factor");
+        Ok(ScheduleState {
+            factor: number(&factor).ok_or_else(|| lacks(&factor))?,
+            accuracy: number(&format!("{name}-accuracy")),
+            share: number(&format!("{name}-share")),
+        })
+    };
+    Ok(TrainerState {
+        round: checkpoint.round,
+        weights: vector("weights")?,
+        outer: OuterState {
+            steps: number("outer-steps").ok_or_else(|| lacks("outer-steps"))? as u64,
+            first: vector("outer-first")?,
+            second: vector("outer-second")?,
+        },
+        clipping: schedule("clip")?,
+        step: schedule("step")?,
+    })
+}

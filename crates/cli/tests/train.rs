@@ -1,0 +1,494 @@
+//! `dpsgd train` and what belongs to it, run as a user runs it, on real MNIST.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A directory of its own for every test; commands run in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("train-{name}"));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a writable directory");
+        Self(path)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dpsgd"));
+        command.current_dir(&self.0).args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the command runs")
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.text(&[arguments, &["--json", "--quiet"]].concat());
+        serde_json::from_str(&text).expect("one JSON object")
+    }
+
+    /// Exit code 2, one line on standard error that mentions `expected`, and nothing written.
+    fn refused(&self, arguments: &[&str], expected: &str) {
+        let before = self.names();
+        let output = self.run(arguments);
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+        assert!(error.starts_with("error: ") && error.contains(expected), "{arguments:?}: {error}");
+        assert_eq!(self.names(), before, "{arguments:?} left something behind");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("a writable file");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).expect("a directory");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// A run of a second: logistic regression, 100 rounds. (The accountant takes long for much fewer.)
+const SHORT: [&str; 9] = ["train", "--net", "logistic", "--groups", "600", "--rounds", "100", "--sigma", "1"];
+
+fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&SHORT[..], more].concat()
+}
+
+fn upper(summary: &Value, adversary: &str) -> f64 {
+    let all = summary["guarantees"].as_array().expect("a list");
+    let given = all.iter().find(|given| given["adversary"] == adversary).expect("a guarantee");
+    given["epsilon"]["upper"].as_f64().expect("a number")
+}
+
+#[test]
+fn a_run_learns_and_says_what_it_guarantees() {
+    let folder = Folder::new("learns");
+    let summary = folder.json(&[
+        "train",
+        "--net",
+        "logistic",
+        "--groups",
+        "600",
+        "--rounds",
+        "120",
+        "--target-epsilon",
+        "3",
+        "--diagnostics",
+    ]);
+    // Chance is 0.1; 120 private rounds reach about 0.9.
+    assert!(summary["test_accuracy"].as_f64().unwrap() > 0.8, "{summary:#}");
+    assert!(summary["train_seconds"].as_f64().unwrap() > 0.0);
+    assert!(summary["samples_per_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(summary["private"], true);
+    assert_eq!(summary["note"], Value::Null);
+    assert_eq!((&summary["rounds_charged"], &summary["updates"]), (&Value::from(120), &Value::from(120)));
+    let epsilon = upper(&summary, "A0");
+    assert!(epsilon <= 3.0 && epsilon > 2.999, "{epsilon}");
+
+    // Exactly what `dpsgd account` says about the same mechanism.
+    let sigma = summary["mechanism"]["sigma"].to_string();
+    let account = ["account", "--groups", "600", "--rounds", "120", "--sigma", &sigma, "--json"];
+    let account: Value = serde_json::from_str(&folder.text(&account)).unwrap();
+    assert_eq!(summary["guarantees"], account["guarantees"]);
+
+    let run = "runs/mnist-logistic-1";
+    let stored: Value = serde_json::from_str(&folder.read(&format!("{run}/summary.json"))).unwrap();
+    assert_eq!(stored, summary);
+    for line in folder.read(&format!("{run}/metrics.jsonl")).lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        for name in ["test_loss", "test_accuracy", "test_clipping_fraction", "epsilon", "clip", "step"] {
+            assert!(line[name].is_number(), "{name} in {line}");
+        }
+        // Functions of private data have no place here.
+        let text = line.to_string();
+        assert!(!text.contains("train_loss") && !text.contains("\"clipped"), "{text}");
+    }
+    let diagnostics = folder.read(&format!("{run}/diagnostics.jsonl"));
+    assert!(diagnostics.lines().next().unwrap().contains("NOT PRIVATE"), "{diagnostics}");
+    assert!(diagnostics.lines().nth(1).unwrap().contains("train_loss"), "{diagnostics}");
+
+    let evaluated = folder.json_of_evaluate(run);
+    assert_eq!(evaluated["test_accuracy"], summary["test_accuracy"]);
+    assert_eq!(evaluated["guarantees"], summary["guarantees"]);
+    let said = folder.text(&["evaluate", run]);
+    assert!(said.contains("test accuracy") && said.contains("ε ≤"), "{said}");
+
+    let report = folder.read(&format!("{run}/report.html"));
+    self_contained(&report);
+    assert!(!report.contains("not private"), "the run is");
+    fs::remove_file(folder.path(&format!("{run}/report.html"))).unwrap();
+    folder.text(&["report", run]);
+    assert_eq!(folder.read(&format!("{run}/report.html")), report);
+
+    // A finished run is finished, and a directory that is taken is not touched.
+    folder.refused(&["resume", run], "finished");
+    folder.refused(&short(&["--out", run]), "not an empty directory");
+    // What it wrote down is a configuration.
+    let again = folder.json(&["train", "--config", &format!("{run}/config.toml"), "--rounds", "150"]);
+    assert_eq!(again["mechanism"]["sigma"], summary["mechanism"]["sigma"]);
+    assert!(folder.path("runs/mnist-logistic-2").is_dir());
+}
+
+impl Folder {
+    fn json_of_evaluate(&self, run: &str) -> Value {
+        serde_json::from_str(&self.text(&["evaluate", run, "--json"])).expect("one JSON object")
+    }
+}
+
+fn self_contained(html: &str) {
+    for part in ["http:", "https:", "<script", "src=", "href=", "url(", "@import"] {
+        assert!(!html.contains(part), "{part}");
+    }
+    // Accuracy, loss, clipping, ε and the trade-off function.
+    assert_eq!(html.matches("<figure").count(), 5);
+}
+
+#[test]
+fn a_seed_repeats_every_bit_on_any_number_of_threads_and_is_marked_everywhere() {
+    let folder = Folder::new("seed");
+    for (threads, out) in [("1", "one"), ("2", "two"), ("2", "again")] {
+        folder.text(&short(&["--seed", "7", "--threads", threads, "--out", out, "--json"]));
+    }
+    let model = fs::read(folder.path("one/model.safetensors")).unwrap();
+    for out in ["two", "again"] {
+        assert!(fs::read(folder.path(&format!("{out}/model.safetensors"))).unwrap() == model, "{out}");
+    }
+    folder.text(&short(&["--seed", "8", "--threads", "2", "--out", "other", "--json"]));
+    assert!(fs::read(folder.path("other/model.safetensors")).unwrap() != model);
+
+    let mark = "reproducible, not private";
+    let output = folder.run(&short(&["--seed", "7", "--out", "shown"]));
+    for text in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8_lossy(text).to_lowercase();
+        assert!(text.contains(mark), "{text}");
+    }
+    for name in ["summary.json", "metrics.jsonl", "report.html"] {
+        assert!(folder.read(&format!("shown/{name}")).contains(mark), "{name}");
+    }
+    assert!(String::from_utf8_lossy(&model).contains(mark), "the model's own description");
+    let summary: Value = serde_json::from_str(&folder.read("shown/summary.json")).unwrap();
+    assert_eq!((&summary["private"], &summary["note"]), (&Value::Bool(false), &Value::from(mark)));
+    assert!(folder.text(&["evaluate", "shown"]).contains(mark));
+}
+
+/// Waits until the run's metrics have a line, then kills the process.
+fn killed(folder: &Folder, arguments: &[&str], run: &str) {
+    let mut child = folder
+        .command(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    let metrics = folder.path(&format!("{run}/metrics.jsonl"));
+    let begun = Instant::now();
+    while fs::metadata(&metrics).map_or(0, |file| file.len()) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no epoch in two minutes");
+        assert!(child.try_wait().expect("a child").is_none(), "it ended before it was killed");
+        thread::sleep(Duration::from_millis(2));
+    }
+    // SIGKILL on Unix: nothing can be tidied up.
+    child.kill().expect("a running child");
+    child.wait().expect("a child");
+}
+
+#[test]
+fn a_killed_run_goes_on_and_keeps_its_guarantee() {
+    for (sampling, adversary) in [("subsample", "A0"), ("shuffle", "A1")] {
+        let folder = Folder::new(&format!("killed-{sampling}"));
+        // Small rounds, so that the kill comes in the middle.
+        let arguments = [
+            "train",
+            "--net",
+            "logistic",
+            "--groups",
+            "60",
+            "--epochs",
+            "6",
+            "--sigma",
+            "2",
+            "--out",
+            "run",
+            "--sampling",
+            sampling,
+        ];
+        killed(&folder, &arguments, "run");
+        assert!(!folder.path("run/model.safetensors").exists());
+        folder.refused(&["evaluate", "run"], "resume");
+        folder.text(&["report", "run"]);
+        assert!(folder.read("run/report.html").contains("not at its end"));
+
+        // A changed setting is refused before anything happens, and leaves the run as it was.
+        let config = folder.read("run/config.toml");
+        for (from, to) in
+            [("sigma = 2.0", "sigma = 1.0"), ("step = ", "step = 1"), ("epochs = 6", "epochs = 7")]
+        {
+            assert!(config.contains(from), "{config}");
+            folder.write("run/config.toml", &config.replace(from, to));
+            folder.refused(&["resume", "run"], "another run");
+        }
+        folder.write("run/config.toml", &config);
+        // So is a ledger that lost its last record.
+        let ledger = folder.read("run/ledger");
+        let shorter: Vec<&str> = ledger.lines().take(ledger.lines().count() - 1).collect();
+        folder.write("run/ledger", &format!("{}\n", shorter.join("\n")));
+        folder.refused(&["resume", "run"], "shortened");
+        folder.write("run/ledger", &ledger);
+
+        let resumed = folder.json(&["resume", "run"]);
+        assert_eq!(resumed["resumes"], 1);
+        let (updates, charged) = (&resumed["updates"], &resumed["rounds_charged"]);
+        assert_eq!(charged, 6000);
+        assert!(
+            updates.as_u64() < charged.as_u64(),
+            "a kill in the middle of a block loses rounds: {updates}"
+        );
+        let whole =
+            ["account", "--groups", "60", "--epochs", "6", "--sigma", "2", "--sampling", sampling, "--json"];
+        let whole: Value = serde_json::from_str(&folder.text(&whole)).unwrap();
+        assert!(upper(&resumed, adversary) >= upper(&whole, adversary));
+        assert!(resumed["test_accuracy"].as_f64().unwrap() > 0.5);
+        let report = folder.read("run/report.html");
+        assert!(report.contains("once") && !report.contains("not at its end"));
+    }
+}
+
+#[test]
+fn a_budget_ends_the_run_before_it_is_exceeded() {
+    let folder = Folder::new("budget");
+    let summary = folder.json(&[
+        "train",
+        "--net",
+        "logistic",
+        "--groups",
+        "600",
+        "--epochs",
+        "2",
+        "--sigma",
+        "1",
+        "--max-epsilon",
+        "0.9",
+    ]);
+    let rounds = summary["rounds_charged"].as_u64().unwrap();
+    assert!(rounds > 0 && rounds < 200 && summary["stopped"].is_string(), "{summary:#}");
+    assert!(upper(&summary, "A0") <= 0.9);
+    let one_more = (rounds + 1).to_string();
+    let account = ["account", "--groups", "600", "--rounds", &one_more, "--sigma", "1", "--json"];
+    let account: Value = serde_json::from_str(&folder.text(&account)).unwrap();
+    assert!(upper(&account, "A0") > 0.9, "one more round would have fitted");
+}
+
+#[test]
+fn every_sampler_inner_algorithm_and_schedule_runs() {
+    let folder = Folder::new("kinds");
+    let kinds: [&[&str]; 8] = [
+        &["--sampling", "shuffle"],
+        &["--sampling", "poisson"],
+        &["--sampling", "poisson", "--rate", "0.01", "--groups", "600"],
+        &["--filter"],
+        &["--inner", "sgd,adam", "--group-size", "10", "--groups", "60", "--inner-result", "difference"],
+        &["--outer", "adam", "--step", "0.01", "--step-rule", "inverse-root"],
+        &["--clip-rule", "follow-update:0.3", "--step-rule", "when-worse"],
+        &["--normalise", "private", "--differing", "2"],
+    ];
+    for kind in kinds {
+        let fixed = ["train", "--net", "logistic", "--rounds", "100", "--sigma", "1"];
+        let groups: &[&str] = if kind.contains(&"--groups") { &[] } else { &["--groups", "600"] };
+        let summary = folder.json(&[&fixed, groups, kind].concat());
+        assert!(summary["test_accuracy"].as_f64().unwrap() > 0.2, "{kind:?}: {summary:#}");
+    }
+    // The private normalisation is in the guarantee, for both samples that may differ.
+    let summary: Value = serde_json::from_str(&folder.read("runs/mnist-logistic-8/summary.json")).unwrap();
+    assert_eq!(summary["mechanism"]["releases"], serde_json::json!([0.2]));
+    assert!(summary["normalisation"]["mean"][0].as_f64().unwrap() > 0.1);
+    let evaluated = folder.json_of_evaluate("runs/mnist-logistic-8");
+    assert_eq!(evaluated["test_accuracy"], summary["test_accuracy"]);
+}
+
+/// Two classes that a line divides, in two files.
+fn table(folder: &Folder) -> &'static str {
+    let rows = |count: usize| {
+        let row = |i: usize| {
+            let (age, job) = (i * 37 % 100, ["nurse", "smith"][i % 2]);
+            format!("{age},{job},{}\n", if age >= 50 { "high" } else { "low" })
+        };
+        format!("age,job,income\n{}", (0..count).map(row).collect::<String>())
+    };
+    folder.write("people.csv", &rows(2000));
+    folder.write("public.csv", &rows(200));
+    folder.write(
+        "people.toml",
+        "data = \"people.csv\"\ntest = \"public.csv\"\nnet = \"logistic\"\ngroups = 100\nepochs = 3\n\
+         [schema.label]\nname = \"income\"\ncategories = [\"low\", \"high\"]\n\
+         [[schema.column]]\nname = \"age\"\nrange = [0, 100]\n\
+         [[schema.column]]\nname = \"job\"\ncategories = [\"nurse\", \"smith\"]\n",
+    );
+    "people.toml"
+}
+
+#[test]
+fn a_table_of_ones_own() {
+    let folder = Folder::new("table");
+    let config = table(&folder);
+    let summary = folder.json(&["train", "--config", config, "--sigma", "1", "--step", "2"]);
+    assert!(summary["test_accuracy"].as_f64().unwrap() > 0.7, "{summary:#}");
+    assert_eq!((&summary["private"], &summary["note"]), (&Value::Bool(true), &Value::Null));
+    // A range that is taken from the private data is released without noise.
+    folder.write("looked.toml", &folder.read(config).replace("range = [0, 100]", "range = \"from-data\""));
+    let summary = folder.json(&["train", "--config", "looked.toml", "--sigma", "1", "--out", "looked"]);
+    assert_eq!(summary["private"], false);
+    assert!(summary["note"].as_str().unwrap().contains("of age were taken"), "{summary:#}");
+    assert!(folder.read("looked/report.html").contains("not covered by the guarantee"));
+
+    folder.refused(&["train", "--config", config, "--sampling", "poisson"], "rate and groups");
+    let poisson = ["train", "--config", config, "--sampling", "poisson", "--rate", "0.05", "--sigma", "1"];
+    let summary = folder.json(&poisson);
+    // The size of a table is private where samples are added and removed.
+    assert_eq!(summary["mechanism"]["samples"], Value::Null);
+    for name in ["summary.json", "report.html", "metrics.jsonl", "config.toml", "facts.json"] {
+        let text = folder.read(&format!("runs/people-logistic-2/{name}"));
+        assert!(!text.contains("2000"), "{name} tells the size: {text}");
+    }
+    folder.refused(&["train", "--data", "people.csv"], "schema");
+    folder.refused(&["train", "--config", config, "--net", "lenet5"], "no images");
+    folder.refused(&["train", "--config", config, "--normalise", "public"], "normalise");
+    folder.write("public.csv", "age,job,income\n12,pilot,low\n");
+    folder.refused(&["train", "--config", config], "pilot");
+}
+
+#[test]
+fn what_is_wrong_is_refused_before_anything_is_written() {
+    let folder = Folder::new("hostile");
+    let flags: [(&[&str], &str); 36] = [
+        (&["--data", "imagenet"], "data"),
+        (&["--data-dir", "nowhere"], "nowhere"),
+        (&["--test", "x.csv"], "test"),
+        (&["--net", "resnet"], "net"),
+        (&["--groups", "0"], "groups"),
+        (&["--groups", "-1"], "groups"),
+        (&["--groups", "70000"], "groups"),
+        (&["--group-size", "0"], "group-size"),
+        (&["--group-size", "18446744073709551615"], "group-size"),
+        (&["--epochs", "0"], "epochs"),
+        (&["--rounds", "0"], "rounds"),
+        (&["--rounds", "1", "--epochs", "1"], "rounds"),
+        (&["--sigma", "0"], "sigma"),
+        (&["--sigma", "NaN"], "sigma"),
+        (&["--noise-multiplier", "-3"], "noise-multiplier"),
+        (&["--sigma", "1", "--target-epsilon", "1"], "target-epsilon"),
+        (&["--target-epsilon", "0"], "epsilon"),
+        (&["--target-epsilon", "nan"], "epsilon"),
+        (&["--max-epsilon", "-1"], "max-epsilon"),
+        (&["--max-epsilon", "1e-9"], "max-epsilon"),
+        (&["--delta", "0"], "delta"),
+        (&["--delta", "1"], "delta"),
+        (&["--rate", "0.1"], "rate"),
+        (&["--sampling", "poisson", "--rate", "2"], "rate"),
+        (&["--sampling", "poisson", "--group-size", "2"], "group-size"),
+        (&["--sampling", "shuffle", "--adversary", "a0"], "shuffl"),
+        (&["--neighbours", "add-remove"], "neighbours"),
+        (&["--differing", "0"], "differing"),
+        (&["--clip", "0"], "clip"),
+        (&["--clip", "inf"], "clip"),
+        (&["--clip-rule", "median"], "clip-rule"),
+        (&["--step", "-0.1"], "step"),
+        (&["--step-rule", "follow-update:0.5"], "step-rule"),
+        (&["--inner-step", "0.1"], "inner-step"),
+        (&["--outer", "plain", "--momentum", "0.5"], "momentum"),
+        (&["--threads", "0"], "threads"),
+    ];
+    for (flags, expected) in flags {
+        folder.refused(&[&["train", "--net", "logistic"], flags].concat(), expected);
+    }
+    let files = [
+        ("samples = 5\n", "samples"),
+        ("epochs = \"many\"\n", "line 1"),
+        ("sigma = 1\nnoise-multiplier = 2\n", "sigma"),
+        ("[network]\ninput = [28, 28, 1]\n", "network"),
+        (
+            "[network]\ninput = [8, 8, 1]\n[[network.layer]]\nkind = \"flatten\"\n[[network.layer]]\nkind = \"linear\"\nfeatures = 10\n",
+            "input",
+        ),
+        (
+            "[network]\ninput = [28, 28, 1]\n[[network.layer]]\nkind = \"flatten\"\n[[network.layer]]\nkind = \"linear\"\nfeatures = 9\n",
+            "outputs",
+        ),
+        ("\u{0}", "bad.toml"),
+    ];
+    for (text, expected) in files {
+        folder.write("bad.toml", text);
+        folder.refused(&["train", "--config", "bad.toml"], expected);
+    }
+    folder.refused(&["train", "--config", "missing.toml"], "missing.toml");
+    folder.write("net.toml", "input = [28, 28, 1]\n[[layer]]\nkind = \"attention\"\n");
+    folder.refused(&["train", "--net", "net.toml"], "net.toml");
+    folder.write(
+        "norm.toml",
+        "input = [28, 28, 1]\n[[layer]]\nkind = \"flatten\"\n[[layer]]\nkind = \"linear\"\nfeatures = 10\n\
+         [[layer]]\nkind = \"batch-norm\"\n",
+    );
+    folder.refused(&["train", "--net", "norm.toml"], "group-size = 1");
+    for command in ["resume", "evaluate", "report"] {
+        folder.refused(&[command, "nowhere"], "nowhere");
+        folder.refused(&[command, "."], "not the directory of a run");
+    }
+    folder.refused(&["data", "get", "imagenet"], "imagenet");
+    folder.refused(&["data"], "get");
+    assert!(folder.text(&["data", "list"]).contains("mnist"));
+}
+
+#[test]
+fn damaged_data_are_refused() {
+    let folder = Folder::new("damaged");
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/mnist");
+    let names = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"];
+    fs::create_dir(folder.path("mnist")).unwrap();
+    for name in names {
+        fs::copy(whole.join(name), folder.path("mnist").join(name)).unwrap();
+    }
+    folder.refused(&["train", "--data-dir", "mnist"], "t10k-labels-idx1-ubyte");
+    let labels = fs::read(whole.join("t10k-labels-idx1-ubyte.gz")).unwrap();
+    for bytes in [&labels[..labels.len() / 2], b"", b"not an IDX file"] {
+        fs::write(folder.path("mnist/t10k-labels-idx1-ubyte.gz"), bytes).unwrap();
+        folder.refused(&["train", "--data-dir", "mnist"], "t10k-labels-idx1-ubyte");
+    }
+}
+
+/// A step that is far too long: the run comes apart, and says so with files that can be read.
+#[test]
+fn a_run_that_comes_apart_still_ends() {
+    let folder = Folder::new("apart");
+    let summary =
+        folder.json(&short(&["--step", "1e6", "--clip", "1e6", "--outer", "plain", "--out", "run"]));
+    assert!(summary["test_accuracy"].as_f64().unwrap() < 0.9, "{summary:#}");
+    self_contained(&folder.read("run/report.html"));
+    folder.text(&["report", "run"]);
+    folder.text(&["evaluate", "run"]);
+}
