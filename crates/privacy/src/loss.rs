@@ -35,6 +35,8 @@ struct Kept {
     /// Lines, and those that were given up: they are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     grid: Option<Arc<Grid>>,
+    /// Lines that took long or were given up.
+    costly: usize,
     /// Work done so far, in sines.
     spent: f64,
 }
@@ -71,9 +73,15 @@ const MOST_WORK: f64 = 2e9;
 const USEFUL: f64 = 1e-4;
 /// Terms a line may cost, about a second.
 const MOST_TERMS: usize = 400_000_000;
-/// The same where the grid can answer: ten to a hundred rounds of a skewed loss decay so slowly along the line that it
-/// would take seconds for digits nobody reads.
-const TERMS_BESIDE_GRID: usize = 20_000_000;
+/// Rounds up to which the grid's own error is small. A skewed loss decays so slowly along a line there that a whole
+/// curve of lines would take minutes: after some costly ones the grid answers.
+const ROUNDS_FOR_GRID: u64 = 128;
+/// Where a line ends for so few rounds: beyond, sines of huge numbers cost ten times as much.
+const HIGHEST: f64 = 2e4;
+/// Costly lines for so few rounds.
+const LINES_BESIDE_GRID: usize = 12;
+/// The terms from which on a line is costly.
+const COSTLY: usize = 4_000_000;
 /// Thresholds from which on only Chernoff's bound is given.
 const FAR: f64 = 1e5;
 /// Rounds below which the grid is used at once.
@@ -128,9 +136,17 @@ impl Loss {
             return Err(PrivacyError::NotCertified { what: "few rounds", why: "slow decay".to_string() });
         }
         self.spend(0.0)?;
-        let most_terms = if self.suits_grid() { TERMS_BESIDE_GRID } else { MOST_TERMS };
-        let line =
-            Contour::new(&self.factors, tilt.value(), most_terms, &|work| self.spend(work)).map(Arc::new);
+        let few = self.factors.iter().map(|f| f.times).sum::<u64>() <= ROUNDS_FOR_GRID;
+        let enough = few && self.kept().costly >= LINES_BESIDE_GRID;
+        let limits = match few {
+            true if enough => (COSTLY, HIGHEST),
+            true => (MOST_TERMS, HIGHEST),
+            false => (MOST_TERMS, f64::INFINITY),
+        };
+        let line = Contour::new(&self.factors, tilt.value(), limits, &|work| self.spend(work)).map(Arc::new);
+        if line.as_ref().map_or(!enough, |line| line.terms() > COSTLY) {
+            self.kept().costly += 1;
+        }
         self.kept().lines.insert(tilt, line.clone());
         line
     }

@@ -43,6 +43,7 @@ pub(crate) struct Contour {
     /// Points c' right and left of c with ln M(c').
     right: Vec<(f64, f64)>,
     left: Vec<(f64, f64)>,
+    terms: usize,
 }
 
 /// Sum of the cumulants of all factors at c.
@@ -62,11 +63,12 @@ enum Kernel {
 }
 
 impl Contour {
-    /// A line through c, for the thresholds ε whose saddle point is near c, of at most `most_terms` terms.
+    /// A line through c, for the thresholds ε whose saddle point is near c, of at most `most_terms` terms; no
+    /// higher than `highest`.
     pub(crate) fn new(
         factors: &[Factor],
         c: f64,
-        most_terms: usize,
+        (most_terms, highest): (usize, f64),
         spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
     ) -> Result<Self, PrivacyError> {
         let total = cumulants(factors, c);
@@ -113,7 +115,7 @@ impl Contour {
         }
         let step = std::f64::consts::TAU / period;
         let mut reach = 20.0 / spread;
-        while reach < 4.0 * MOST_NODES as f64 * step {
+        while reach < (4.0 * MOST_NODES as f64 * step).min(highest) {
             let lines: Vec<Line> = factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect();
             let mut total = Cumulants::default();
             lines.iter().for_each(|line| total += line.cumulants());
@@ -148,7 +150,8 @@ impl Contour {
             // δ needs the smaller of the two bounds only; the tails say themselves how wide they are.
             let end = values.len() as f64 * step;
             if rest.0 < WANTED.exp() || rest.1 * end < (WANTED + 8.0).exp() {
-                return Ok(Self { c, period, total, values, ln_atom, rest, right, left });
+                let terms = values.len() * cost;
+                return Ok(Self { c, period, total, values, ln_atom, rest, right, left, terms });
             }
             if values.len() > MOST_NODES {
                 break;
@@ -156,6 +159,11 @@ impl Contour {
             reach *= 5.0;
         }
         Err(not_certified("truncation"))
+    }
+
+    /// What it cost, in terms of the inner sums.
+    pub(crate) fn terms(&self) -> usize {
+        self.terms
     }
 
     pub(crate) fn is_right_of_zero(&self) -> bool {
