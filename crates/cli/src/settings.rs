@@ -168,8 +168,8 @@ pub struct Run {
 /// The default of `--delta`.
 pub const DELTA: f64 = 1e-5;
 
-/// Reads a file of settings.
-pub fn read(path: &Path) -> Result<Settings, Failure> {
+/// Reads a TOML file: settings of a run, of training, or a network.
+pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     toml::from_str(&text).map_err(|error| {
@@ -181,7 +181,7 @@ pub fn read(path: &Path) -> Result<Settings, Failure> {
 
 /// The run that flags and an optional file describe.
 pub fn resolve(flags: &Settings, path: Option<&PathBuf>) -> Result<Run, Failure> {
-    let file = path.map(|path| read(path)).transpose()?.unwrap_or_default();
+    let file: Settings = path.map(|path| read(path)).transpose()?.unwrap_or_default();
     flags.check_alternatives("on the command line")?;
     file.check_alternatives("at the top level of the file")?;
     let whole = flags.over(&file);

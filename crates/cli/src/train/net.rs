@@ -9,6 +9,7 @@ use dpsgd_engine::{Network, zoo};
 use super::defaults;
 use super::settings::TrainSettings;
 use crate::Failure;
+use crate::settings::read;
 
 /// The networks that are known by name.
 pub const NAMES: [&str; 4] = ["lenet5", "paper-cnn", "mlp", "logistic"];
@@ -56,17 +57,6 @@ pub fn named(given: &TrainSettings, data: &Dataset) -> Result<(String, NetworkSp
         spec.loss = Loss::Squared;
     }
     Ok((name, spec))
-}
-
-/// Reads a network.
-pub fn read(path: &Path) -> Result<NetworkSpec, Failure> {
-    let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        refuse(format!("{place}{}", error.message()))
-    })
 }
 
 /// Checks a network by itself and against the data.

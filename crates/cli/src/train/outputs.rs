@@ -11,13 +11,13 @@ use super::evaluation;
 use super::facts::Facts;
 use super::metrics::{self, Epoch};
 use super::report::Page;
-use super::settings::{self, TrainSettings};
+use super::settings::TrainSettings;
 use super::setup::Setup;
 use super::summary::Summary;
 use crate::account::Report;
 use crate::curve::replace;
 use crate::rounding::up;
-use crate::settings::number;
+use crate::settings::{self, number};
 use crate::statement::subscript;
 use crate::{Failure, json};
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{defaults, net};
 use crate::Failure;
-use crate::settings::{AdversaryName, NeighboursName, SamplingName, number};
+use crate::settings::{AdversaryName, NeighboursName, SamplingName, number, read};
 
 /// The settings of a training run.
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -224,23 +224,12 @@ pub enum OuterName {
     Adam,
 }
 
-/// Reads a file of settings.
-pub fn read(path: &Path) -> Result<TrainSettings, Failure> {
-    let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        refuse(format!("{place}{}", error.message()))
-    })
-}
-
 impl TrainSettings {
     /// These flags over an optional file.
     pub fn layered(&self, path: Option<&PathBuf>) -> Result<Self, Failure> {
         self.check_alternatives("on the command line")?;
         let Some(path) = path else { return Ok(self.clone()) };
-        let file = read(path)?;
+        let file: Self = read(path)?;
         file.check_alternatives("in the file")?;
         Ok(self.over(file))
     }
