@@ -67,7 +67,7 @@ versions! {
     /// x ← max(x, 0); a NaN stays one.
     pub fn relu(level: Level, x: &mut [f32]) {
         for x in x {
-            *x = kept(*x, !(*x < 0.0));
+            *x = kept(*x, *x >= 0.0 || x.is_nan());
         }
     }
 
