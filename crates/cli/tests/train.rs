@@ -214,6 +214,8 @@ fn killed(folder: &Folder, arguments: &[&str], run: &str) {
         assert!(child.try_wait().expect("a child").is_none(), "it ended before it was killed");
         thread::sleep(Duration::from_millis(2));
     }
+    // Into the next epoch, most likely.
+    thread::sleep(Duration::from_millis(40));
     // SIGKILL on Unix: nothing can be tidied up.
     child.kill().expect("a running child");
     child.wait().expect("a child");
@@ -255,9 +257,12 @@ fn a_killed_run_goes_on_and_keeps_its_guarantee() {
             folder.refused(&["resume", "run"], "another run");
         }
         folder.write("run/config.toml", &config);
-        // So is a ledger that lost its last record.
+        // So is a ledger that lost a record that was acknowledged. (The kill may have come between the record and
+        // the head: then the last record was never acknowledged, none of its rounds happened, and it may go.)
         let ledger = folder.read("run/ledger");
-        let shorter: Vec<&str> = ledger.lines().take(ledger.lines().count() - 1).collect();
+        let head = folder.read("run/ledger.head");
+        let number = |line: &str| line.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap();
+        let shorter: Vec<&str> = ledger.lines().filter(|line| number(line) < number(&head)).collect();
         folder.write("run/ledger", &format!("{}\n", shorter.join("\n")));
         folder.refused(&["resume", "run"], "shortened");
         folder.write("run/ledger", &ledger);
@@ -266,10 +271,8 @@ fn a_killed_run_goes_on_and_keeps_its_guarantee() {
         assert_eq!(resumed["resumes"], 1);
         let (updates, charged) = (&resumed["updates"], &resumed["rounds_charged"]);
         assert_eq!(charged, 6000);
-        assert!(
-            updates.as_u64() < charged.as_u64(),
-            "a kill in the middle of a block loses rounds: {updates}"
-        );
+        // A kill in the middle of a block loses rounds, one at its end does not.
+        assert!(updates.as_u64() <= charged.as_u64(), "{updates}");
         let whole =
             ["account", "--groups", "60", "--epochs", "6", "--sigma", "2", "--sampling", sampling, "--json"];
         let whole: Value = serde_json::from_str(&folder.text(&whole)).unwrap();

@@ -177,9 +177,9 @@ mod tests {
         let Settled { settings, run, budget, planned } =
             settled(&TrainSettings::default(), MNIST, &[]).unwrap();
         let sigma = settings.sigma.unwrap();
-        assert!((sigma - 1.1108).abs() < 1e-4, "{sigma}");
-        assert_eq!((budget.adversary, run.mechanism.phases()[0].rounds()), (Adversary::A0, 58 * 15));
-        assert_eq!(planned, 58 * 15);
+        assert!((sigma - 1.7925).abs() < 1e-4, "{sigma}");
+        assert_eq!((budget.adversary, run.mechanism.phases()[0].rounds()), (Adversary::A0, 29 * 30));
+        assert_eq!(planned, 29 * 30);
         // What is written down gives the same run.
         let again = settled(&settings, MNIST, &[]).unwrap();
         assert_eq!((again.settings, again.run.mechanism), (settings, run.mechanism));
