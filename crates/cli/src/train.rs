@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod budget;
+mod course;
 mod defaults;
 mod directory;
 mod evaluation;
@@ -14,7 +15,6 @@ mod outputs;
 pub mod progress;
 mod report;
 mod samples;
-mod session;
 mod settings;
 mod setup;
 mod summary;
@@ -23,8 +23,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use self::course::Ending;
 use self::progress::tell;
-use self::session::Ending;
 use self::settings::TrainSettings;
 use self::setup::Setup;
 use crate::{Failure, json, print};
@@ -78,7 +78,7 @@ impl Train {
     /// Trains from the first round.
     pub fn run(self) -> Result<(), Failure> {
         let settings = self.settings.layered(self.config.as_ref())?.anchored();
-        let ending = session::begin(Setup::new(&settings)?, self.out, self.shown.quiet)?;
+        let ending = course::begin(Setup::new(&settings)?, self.out, self.shown.quiet)?;
         finish(&ending, self.shown)
     }
 }
@@ -99,7 +99,7 @@ impl Resume {
     /// Goes on where a crash ended the run.
     pub fn run(self) -> Result<(), Failure> {
         let setup = outputs::setup(&self.directory, self.threads)?;
-        let ending = session::resume(setup, &self.directory, self.shown.quiet)?;
+        let ending = course::resume(setup, &self.directory, self.shown.quiet)?;
         finish(&ending, self.shown)
     }
 }

@@ -18,7 +18,8 @@ pub fn planned(given: &TrainSettings, mechanism: &Mechanism) -> Result<(TrainSet
     let clip = *settings.clip.get_or_insert(defaults::CLIP);
     let step = *settings.step.get_or_insert(defaults::STEP);
     let clip_rule = settings.clip_rule.get_or_insert_with(|| "constant".into()).clone();
-    let step_rule = settings.step_rule.get_or_insert_with(|| "constant".into()).clone();
+    let usual_rule = if given.step.is_none() { defaults::STEP_RULE } else { "constant" };
+    let step_rule = settings.step_rule.get_or_insert_with(|| usual_rule.into()).clone();
     if settings.inner.is_empty() {
         settings.inner = vec![InnerName::Gradient];
     }

@@ -19,7 +19,9 @@ pub const TARGET_EPSILON: f64 = 3.0;
 /// C, the clipping norm.
 pub const CLIP: f64 = 0.1;
 /// η, the step.
-pub const STEP: f64 = 2.0;
+pub const STEP: f64 = 3.0;
+/// How that step changes; a step of one's own is constant unless a rule is given.
+pub const STEP_RULE: &str = "step:0.5:20";
 /// The coefficient of outer momentum.
 pub const MOMENTUM: f64 = 0.9;
 /// η inside a group, for the inner algorithms that take several steps.

@@ -121,7 +121,7 @@ impl Inputs {
         Ok(settings)
     }
 
-    /// Normalises both sets as an earlier session of the run did; nothing is drawn.
+    /// Normalises both sets as the run did before a crash; nothing is drawn.
     pub fn normalise_again(
         &mut self,
         settings: &TrainSettings,
@@ -144,7 +144,7 @@ impl Inputs {
     ///
     /// # Guarantee
     /// Makes at most one release, of the µ in `settings`. A resumed run makes none: it takes the constants
-    /// of its first session by [`normalise_again`](Self::normalise_again).
+    /// of its start by [`normalise_again`](Self::normalise_again).
     pub fn normalise(
         &mut self,
         settings: &TrainSettings,

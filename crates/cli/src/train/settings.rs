@@ -126,7 +126,7 @@ pub struct TrainSettings {
     )]
     pub step: Option<f64>,
     /// How η changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse:FACTOR (the test accuracy
-    /// fell) [default: constant]
+    /// fell) [default: constant; step:0.5:20 with the default η]
     #[arg(long, value_name = "RULE", help_heading = "The algorithm")]
     pub step_rule: Option<String>,
     /// A, the algorithm inside a group; a list is gone through round by round in every epoch

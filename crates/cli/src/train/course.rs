@@ -22,7 +22,7 @@ pub struct Ending {
     pub summary: Value,
     /// The statement for people.
     pub statement: String,
-    /// Group results of this session that were not finite; a function of private data.
+    /// Group results since the start or the resume that were not finite; a function of private data.
     pub not_finite: u64,
 }
 
@@ -36,7 +36,7 @@ pub fn begin(mut setup: Setup, out: Option<PathBuf>, quiet: bool) -> Result<Endi
     let model = model(&setup, &samples)?;
     let trainer = Trainer::new(setup.plan.clone(), &model, weights, randomness).map_err(refused)?;
     let directory = Directory::create(&setup, out, constants, trainer.state())?;
-    Session { setup: &setup, directory, trainer, seconds: 0.0, not_finite: 0 }.run(quiet)
+    Course { setup: &setup, directory, trainer, seconds: 0.0, not_finite: 0 }.run(quiet)
 }
 
 /// Goes on where a crash, or a kill, ended the run.
@@ -53,7 +53,7 @@ pub fn resume(mut setup: Setup, path: &Path, quiet: bool) -> Result<Ending, Fail
     let model = model(&setup, &samples)?;
     let trainer =
         Trainer::resume(setup.plan.clone(), &model, state, book.charged, randomness).map_err(refused)?;
-    Session { setup: &setup, directory, trainer, seconds, not_finite: 0 }.run(quiet)
+    Course { setup: &setup, directory, trainer, seconds, not_finite: 0 }.run(quiet)
 }
 
 fn randomness(setup: &Setup, resumes: u64) -> Result<Randomness, Failure> {
@@ -73,16 +73,16 @@ fn refused(error: dpsgd_train::TrainerError) -> Failure {
     Failure::Input(error.to_string())
 }
 
-struct Session<'a> {
+struct Course<'a> {
     setup: &'a Setup,
     directory: Directory,
     trainer: Trainer<'a, Native<'a>>,
-    /// Seconds of training, those of earlier sessions included.
+    /// Seconds of training, those before a crash included.
     seconds: f64,
     not_finite: u64,
 }
 
-impl Session<'_> {
+impl Course<'_> {
     fn run(mut self, quiet: bool) -> Result<Ending, Failure> {
         let setup = self.setup;
         let note = setup.facts().note(&setup.settings);
