@@ -1,10 +1,13 @@
 //! The built command, run as a user runs it.
 
+mod folder;
+
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+
+use folder::Folder;
 
 fn dpsgd(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dpsgd")).args(arguments).output().expect("the command runs")
@@ -32,17 +35,7 @@ fn refused(arguments: &[&str], expected: &str) {
     assert!(error.contains(expected), "{arguments:?}: {error}");
 }
 
-/// A directory of its own for every test.
-struct Folder(PathBuf);
-
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a writable directory");
-        Self(path)
-    }
-
     fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("UTF-8").to_string()
     }
@@ -50,15 +43,6 @@ impl Folder {
     fn write(&self, name: &str, text: &str) -> String {
         fs::write(self.0.join(name), text).expect("a writable file");
         self.path(name)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("a directory");
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
     }
 }
 

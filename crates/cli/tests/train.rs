@@ -1,5 +1,7 @@
 //! `dpsgd train` and what belongs to it, run as a user runs it, on real MNIST.
 
+mod folder;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,17 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A directory of its own for every test; commands run in it.
-struct Folder(PathBuf);
+use folder::Folder;
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("train-{name}"));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a writable directory");
-        Self(path)
-    }
-
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dpsgd"));
         command.current_dir(&self.0).args(arguments);
@@ -64,15 +58,6 @@ impl Folder {
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).expect(name)
     }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("a directory");
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
 }
 
 /// A run of a second: logistic regression, 100 rounds. (The accountant takes long for much fewer.)
@@ -90,7 +75,7 @@ fn upper(summary: &Value, adversary: &str) -> f64 {
 
 #[test]
 fn a_run_learns_and_says_what_it_guarantees() {
-    let folder = Folder::new("learns");
+    let folder = Folder::new("train-learns");
     let summary = folder.json(&[
         "train",
         "--net",
@@ -173,7 +158,7 @@ fn self_contained(html: &str) {
 
 #[test]
 fn a_seed_repeats_every_bit_on_any_number_of_threads_and_is_marked_everywhere() {
-    let folder = Folder::new("seed");
+    let folder = Folder::new("train-seed");
     for (threads, out) in [("1", "one"), ("2", "two"), ("2", "again")] {
         folder.text(&short(&["--seed", "7", "--threads", threads, "--out", out, "--json"]));
     }
@@ -224,7 +209,7 @@ fn killed(folder: &Folder, arguments: &[&str], run: &str) {
 #[test]
 fn a_killed_run_goes_on_and_keeps_its_guarantee() {
     for (sampling, adversary) in [("subsample", "A0"), ("shuffle", "A1")] {
-        let folder = Folder::new(&format!("killed-{sampling}"));
+        let folder = Folder::new(&format!("train-killed-{sampling}"));
         // Small rounds, so that the kill comes in the middle.
         let arguments = [
             "train",
@@ -285,7 +270,7 @@ fn a_killed_run_goes_on_and_keeps_its_guarantee() {
 
 #[test]
 fn a_budget_ends_the_run_before_it_is_exceeded() {
-    let folder = Folder::new("budget");
+    let folder = Folder::new("train-budget");
     let summary = folder.json(&[
         "train",
         "--net",
@@ -310,7 +295,7 @@ fn a_budget_ends_the_run_before_it_is_exceeded() {
 
 #[test]
 fn every_sampler_inner_algorithm_and_schedule_runs() {
-    let folder = Folder::new("kinds");
+    let folder = Folder::new("train-kinds");
     let kinds: [&[&str]; 8] = [
         &["--sampling", "shuffle"],
         &["--sampling", "poisson"],
@@ -358,7 +343,7 @@ fn table(folder: &Folder) -> &'static str {
 
 #[test]
 fn a_table_of_ones_own() {
-    let folder = Folder::new("table");
+    let folder = Folder::new("train-table");
     let config = table(&folder);
     let summary = folder.json(&["train", "--config", config, "--sigma", "1", "--step", "2"]);
     assert!(summary["test_accuracy"].as_f64().unwrap() > 0.7, "{summary:#}");
@@ -388,7 +373,7 @@ fn a_table_of_ones_own() {
 
 #[test]
 fn what_is_wrong_is_refused_before_anything_is_written() {
-    let folder = Folder::new("hostile");
+    let folder = Folder::new("train-hostile");
     let flags: [(&[&str], &str); 36] = [
         (&["--data", "imagenet"], "data"),
         (&["--data-dir", "nowhere"], "nowhere"),
@@ -469,7 +454,7 @@ fn what_is_wrong_is_refused_before_anything_is_written() {
 
 #[test]
 fn damaged_data_are_refused() {
-    let folder = Folder::new("damaged");
+    let folder = Folder::new("train-damaged");
     let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/mnist");
     let names = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"];
     fs::create_dir(folder.path("mnist")).unwrap();
@@ -487,7 +472,7 @@ fn damaged_data_are_refused() {
 /// A step that is far too long: the run comes apart, and says so with files that can be read.
 #[test]
 fn a_run_that_comes_apart_still_ends() {
-    let folder = Folder::new("apart");
+    let folder = Folder::new("train-apart");
     let summary =
         folder.json(&short(&["--step", "1e6", "--clip", "1e6", "--outer", "plain", "--out", "run"]));
     assert!(summary["test_accuracy"].as_f64().unwrap() < 0.9, "{summary:#}");

@@ -31,7 +31,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use blocks::{Blocks, spent_mechanism};
+pub use blocks::{Blocks, first_rounds, spent_mechanism};
 pub use error::LedgerError;
 pub use header::Header;
 pub use history::History;

@@ -1,20 +1,8 @@
 //! What the rounds so far have spent, and how many rounds a budget affords.
 
-use dpsgd_privacy::mechanism::{Length, Mechanism};
+use dpsgd_privacy::mechanism::Mechanism;
 use dpsgd_privacy::{Adversary, PrivacyError, adversary, gaussian};
-
-/// The first so many rounds of a run of one phase.
-///
-/// # Guarantee
-/// Rounds come in order, and the first rounds of a sampler are a run of that sampler (for shuffling the
-/// accountant counts a last, incomplete epoch as such). At least one round is taken: an accountant has
-/// no runs without.
-pub fn first_rounds(mechanism: &Mechanism, rounds: u64) -> Result<Mechanism, PrivacyError> {
-    let mut config = mechanism.config();
-    // A checked mechanism has a phase, and a training run has no second one.
-    config.phases[0].length = Length::Rounds(rounds.clamp(1, mechanism.phases()[0].rounds()));
-    Ok(config.check()?)
-}
+use dpsgd_train::ledger::first_rounds;
 
 /// A budget of ε at a δ against an adversary.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +16,13 @@ pub struct Budget {
 impl Budget {
     /// The certified ε of the first so many rounds, with everything else the run releases.
     pub fn spent(&self, mechanism: &Mechanism, rounds: u64) -> Result<f64, PrivacyError> {
-        if rounds == 0 {
-            let square: f64 = mechanism.releases().iter().map(|mu| mu * mu).sum();
-            return Ok(if square > 0.0 { gaussian::epsilon(square.sqrt(), self.delta) } else { 0.0 });
+        match first_rounds(mechanism, rounds)? {
+            Some(so_far) => Ok(adversary::curve(&so_far, self.adversary)?.epsilon(self.delta)?.upper),
+            None => {
+                let square: f64 = mechanism.releases().iter().map(|mu| mu * mu).sum();
+                Ok(if square > 0.0 { gaussian::epsilon(square.sqrt(), self.delta) } else { 0.0 })
+            }
         }
-        let curve = adversary::curve(&first_rounds(mechanism, rounds)?, self.adversary)?;
-        Ok(curve.epsilon(self.delta)?.upper)
     }
 
     /// The most rounds of a run whose certified ε is at most `most`.

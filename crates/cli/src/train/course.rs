@@ -99,7 +99,7 @@ impl Course<'_> {
         let before = self.seconds;
         let mut shown = None;
         while self.trainer.next_round() < last {
-            let (ends_epoch, step, clip) = match self.trainer.round(&mut self.directory.ledger()) {
+            let (ends_epoch, step, clip) = match self.trainer.round(self.directory.ledger()) {
                 Ok(round) => {
                     self.seconds += round.wall.as_secs_f64();
                     (round.ends_epoch, round.eta, round.bound)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dpsgd_train::checkpoint::Checkpoint;
 use dpsgd_train::directory::{CHECKPOINT, DirectoryError, Metrics, RunDirectory};
 use dpsgd_train::ledger::{Ledger, LedgerError};
-use dpsgd_train::{Charge, OuterState, ScheduleState, TrainerState};
+use dpsgd_train::{OuterState, ScheduleState, TrainerState};
 use serde_json::{Value, json};
 
 use super::facts::{FACTS, Facts};
@@ -26,17 +26,6 @@ impl From<DirectoryError> for Failure {
             // A wrong, damaged or finished run is what was asked for.
             _ => Failure::Input(error.to_string()),
         }
-    }
-}
-
-/// The ledger's part in a round.
-pub struct Charged<'a>(&'a mut Ledger);
-
-impl Charge for Charged<'_> {
-    type Error = LedgerError;
-
-    fn charge(&mut self, round: u64) -> Result<(), LedgerError> {
-        self.0.charge(round)
     }
 }
 
@@ -112,8 +101,8 @@ impl Directory {
     }
 
     /// What the trainer charges.
-    pub fn ledger(&mut self) -> Charged<'_> {
-        Charged(&mut self.ledger)
+    pub fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     /// What the ledger says.

@@ -1,12 +1,12 @@
 //! What a report needs to know about a run beside its settings, so that it needs no data.
 
+use dpsgd_train::ledger::spent_mechanism;
 use std::path::Path;
 
 use dpsgd_privacy::mechanism::Sampling;
 use serde::{Deserialize, Serialize};
 
 use super::algorithm::described;
-use super::budget::first_rounds;
 use super::inputs;
 use super::mechanism::{Size, settled};
 use super::metrics::NOT_PRIVATE;
@@ -68,10 +68,13 @@ impl Facts {
         Ok(run)
     }
 
-    /// What the first `charged` rounds of a run guarantee.
+    /// What a run guarantees of which `charged` rounds are charged.
     pub fn account(&self, settings: &TrainSettings, charged: u64) -> Result<Report, Failure> {
         let mut run = self.run(settings)?;
-        run.mechanism = first_rounds(&run.mechanism, charged)?;
+        // An accountant knows no run without rounds: before the first is charged, that one is taken.
+        if let Some(spent) = spent_mechanism(&run.mechanism, charged.max(1))? {
+            run.mechanism = spent;
+        }
         run.config = run.mechanism.config();
         Report::of(run)
     }

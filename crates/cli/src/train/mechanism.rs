@@ -3,8 +3,9 @@
 use dpsgd_privacy::Adversary;
 use dpsgd_privacy::calibrate::{self, Target};
 use dpsgd_privacy::mechanism::{Length, Neighbours, Noise, PhaseConfig, RunConfig, Sampling};
+use dpsgd_train::ledger::first_rounds;
 
-use super::budget::{Budget, first_rounds};
+use super::budget::Budget;
 use super::defaults;
 use super::settings::TrainSettings;
 use crate::Failure;
@@ -122,13 +123,13 @@ pub fn settled(given: &TrainSettings, size: Size, releases: &[f64]) -> Result<Se
             return refuse(format!("max-epsilon = {}: must be a number above 0", number(most)));
         }
         let affordable = budget.affordable(&mechanism, most)?;
-        if affordable == 0 {
+        let Some(cut) = first_rounds(&mechanism, affordable)? else {
             return refuse(format!(
                 "max-epsilon = {}: not even the first round fits into it; raise it, or --sigma",
                 number(most)
             ));
-        }
-        mechanism = first_rounds(&mechanism, affordable)?;
+        };
+        mechanism = cut;
         config = mechanism.config();
     }
     // Where neighbours differ in their size, N is as private as the rest.

@@ -58,20 +58,17 @@ pub(crate) fn boundary(mechanism: &Mechanism, round: u64) -> u64 {
     start
 }
 
-/// The run that consists of the first `charged` rounds, for stating what has been spent so far; nothing
-/// if no round has been charged, when at most the further releases have left.
+/// The run that consists of the first `rounds` rounds; nothing if there are none.
 ///
 /// # Guarantee
-/// Whatever has left of the first `charged` rounds can be computed from the output of the run that is
-/// returned, and so is at most as revealing. With subsampling and Poisson sampling it is just those
-/// rounds. With shuffling a begun epoch counts as a whole one (up to the end of its phase), although
-/// its first rounds alone reveal less: the rounds of an epoch share one permutation, and a prefix of
-/// them is a function of all of them. The further releases are always included.
-pub fn spent_mechanism(mechanism: &Mechanism, charged: u64) -> Result<Option<Mechanism>, MechanismError> {
-    if charged == 0 {
+/// With every sampler the first rounds of a run are a run of its own that ends there, and it is what the
+/// accountant is told: with shuffling a last, incomplete epoch counts as such. The further releases are always
+/// included.
+pub fn first_rounds(mechanism: &Mechanism, rounds: u64) -> Result<Option<Mechanism>, MechanismError> {
+    if rounds == 0 {
         return Ok(None);
     }
-    let mut left = boundary(mechanism, charged);
+    let mut left = rounds;
     let mut config = mechanism.config();
     config.phases.clear();
     for (mut phase, checked) in mechanism.config().phases.into_iter().zip(mechanism.phases()) {
@@ -84,6 +81,17 @@ pub fn spent_mechanism(mechanism: &Mechanism, charged: u64) -> Result<Option<Mec
         left -= rounds;
     }
     config.check().map(Some)
+}
+
+/// What a run that was interrupted has spent: [`first_rounds`] of the `charged` ones, with shuffling to the end of
+/// a begun epoch; nothing if no round has been charged, when at most the further releases have left.
+///
+/// # Guarantee
+/// Whatever has left of the first `charged` rounds can be computed from the output of the run that is
+/// returned, and so is at most as revealing: the rounds of a shuffled epoch share one permutation, and a prefix
+/// of them is a function of all of them.
+pub fn spent_mechanism(mechanism: &Mechanism, charged: u64) -> Result<Option<Mechanism>, MechanismError> {
+    first_rounds(mechanism, boundary(mechanism, charged))
 }
 
 #[cfg(test)]

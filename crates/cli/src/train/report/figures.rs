@@ -58,7 +58,11 @@ pub fn over_time(metrics: &[Epoch]) -> Vec<Figure> {
         "ε so far",
         (spent, 3),
         None,
-        format!("Certified ε at δ = {} against {} of all rounds charged.", number(delta), lowered(adversary)),
+        format!(
+            "Certified ε at δ = {} against {} of the rounds until then.",
+            number(delta),
+            lowered(adversary)
+        ),
     ));
     figures
 }
