@@ -10,6 +10,7 @@ mod calibrate;
 mod chart;
 mod curve;
 mod data;
+mod html;
 mod json;
 mod rounding;
 mod settings;

@@ -1,15 +1,14 @@
-//! `report.html`: one page that says what was run, what it guarantees and how it went. No scripts, no
-//! fonts, nothing from elsewhere: it can be sent, kept and printed.
+//! `report.html`: one page that says what was run, what it guarantees and how it went.
 
 mod figures;
 mod words;
 
 use dpsgd_privacy::Adversary;
 
-use self::figures::Figure;
 use super::metrics::Epoch;
 use crate::Failure;
 use crate::account::{Guarantee, Report};
+use crate::html::{self, escape, list, paragraph, section};
 use crate::rounding::up;
 use crate::settings::{Question, number};
 use crate::statement::{percent, subscript};
@@ -40,28 +39,17 @@ impl Page<'_> {
     /// The page as HTML.
     pub fn html(&self) -> Result<String, Failure> {
         let title = format!("Training report: {}", self.heading);
-        let mut page = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
-             <style>\n{}</style>\n</head>\n<body>\n",
-            escape(&title),
-            include_str!("report/style.css")
-        );
-        page.push_str(&self.head());
+        let mut page = self.head();
         page.push_str(&section("What is guaranteed", &self.guaranteed()));
         let curve = figures::tradeoff(self.account)?;
-        page.push_str(&format!("<figure class=\"one\">{}</figure>\n", drawn(&curve)));
+        page.push_str(&curve.html(true));
         page.push_str(&section("How it went", &self.went()));
-        page.push_str(&section("What was run", &table(&self.settings)));
+        page.push_str(&section("What was run", &pairs(&self.settings)));
         page.push_str(&section("What the ledger says", &self.ledger()));
         page.push_str(&section("How to do it again", &self.again()));
         page.push_str(&section("What to keep in mind", &list(&words::caveats(self))));
-        page.push_str(&format!(
-            "<footer>Written by dpsgd {}. Every ε, δ and µ is the certified upper end of an interval, rounded \
-             up.</footer>\n</body>\n</html>\n",
-            env!("CARGO_PKG_VERSION")
-        ));
-        Ok(page)
+        let footer = "Every ε, δ and µ is the certified upper end of an interval, rounded up.";
+        Ok(html::page(&title, &page, footer))
     }
 
     fn head(&self) -> String {
@@ -132,23 +120,20 @@ impl Page<'_> {
             ));
         }
         rows.push(("The theorem".into(), Box::new(|given| given.basis.clone())));
-        text.push_str("<table>\n<thead><tr><th></th>");
-        for given in &self.account.guarantees {
+        let mut header = vec![String::new()];
+        header.extend(self.account.guarantees.iter().map(|given| {
             let sees = match given.adversary {
                 Adversary::A1 => "knows every batch",
                 Adversary::A0 => "sees the updates only",
             };
-            text.push_str(&format!("<th>{} {sees}</th>", subscript(given.adversary)));
-        }
-        text.push_str("</tr></thead>\n<tbody>\n");
-        for (name, show) in rows {
-            text.push_str(&format!("<tr><th>{}</th>", escape(&name)));
-            for given in &self.account.guarantees {
-                text.push_str(&format!("<td>{}</td>", escape(&show(given))));
-            }
-            text.push_str("</tr>\n");
-        }
-        text.push_str("</tbody>\n</table>\n");
+            format!("{} {sees}", subscript(given.adversary))
+        }));
+        let row = |(name, show): Row| {
+            let mut cells = vec![name];
+            cells.extend(self.account.guarantees.iter().map(&show));
+            cells
+        };
+        text.push_str(&html::table(&header, &rows.into_iter().map(row).collect::<Vec<_>>()));
         for (adversary, why) in &self.account.refused {
             text.push_str(&paragraph(&format!(
                 "Nothing more is claimed against {}: {why}.",
@@ -163,16 +148,14 @@ impl Page<'_> {
         if figures.is_empty() {
             return paragraph("No epoch is done yet.");
         }
-        let cells: String =
-            figures.iter().map(|figure| format!("<figure>{}</figure>\n", drawn(figure))).collect();
-        format!("<div class=\"charts\">\n{cells}</div>\n")
+        html::figures(&figures)
     }
 
     fn ledger(&self) -> String {
         paragraph(
             "The ledger is written and synced before a round's update is applied. What it charges counts, \
              whether or not the round was finished: a crash can only make the stated guarantee larger.",
-        ) + &table(&self.ledger)
+        ) + &pairs(&self.ledger)
     }
 
     fn again(&self) -> String {
@@ -189,33 +172,10 @@ impl Page<'_> {
 /// A name, and how its value is taken from a guarantee.
 type Row = (String, Box<dyn Fn(&Guarantee) -> String>);
 
-/// Text, safe in HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-fn paragraph(text: &str) -> String {
-    format!("<p>{}</p>\n", escape(text))
-}
-
-fn section(title: &str, content: &str) -> String {
-    format!("<h2>{}</h2>\n{content}", escape(title))
-}
-
-fn table(rows: &[(&'static str, String)]) -> String {
-    let row = |(name, value): &(&str, String)| {
-        format!("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(value))
-    };
-    format!("<table><tbody>\n{}</tbody></table>\n", rows.iter().map(row).collect::<String>())
-}
-
-fn list(items: &[String]) -> String {
-    let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
-    format!("<ul>\n{items}</ul>\n")
-}
-
-fn drawn(figure: &Figure) -> String {
-    format!("{}<figcaption>{}</figcaption>", figure.svg, escape(&figure.caption))
+/// A table of names and values.
+fn pairs(rows: &[(&'static str, String)]) -> String {
+    let rows: Vec<_> = rows.iter().map(|(name, value)| vec![name.to_string(), value.clone()]).collect();
+    html::table(&[], &rows)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::account;
 use crate::chart::{Axis, Chart, Dash, Marker, Scale, Series, Stroke};
 use crate::curve;
+use crate::html::Figure;
 use crate::settings::number;
 use crate::train::metrics::Epoch;
 use crate::{Failure, statement};
@@ -11,14 +12,6 @@ use crate::{Failure, statement};
 const SMALL: (f64, f64) = (390.0, 240.0);
 /// The plot of the trade-off function.
 const SQUARE: (f64, f64) = (470.0, 470.0);
-
-/// A figure with what it shows in words.
-pub struct Figure {
-    /// Inline SVG.
-    pub svg: String,
-    /// The sentence below it.
-    pub caption: String,
-}
 
 /// The curves over the epochs, as far as there are any.
 pub fn over_time(metrics: &[Epoch]) -> Vec<Figure> {
@@ -96,7 +89,7 @@ fn small(
         }],
         bands: Vec::new(),
     };
-    Figure { svg: inline(&chart.svg_of(SMALL)), caption }
+    Figure::new(&chart, SMALL, caption)
 }
 
 /// The trade-off functions against both adversaries.
@@ -104,16 +97,8 @@ pub fn tradeoff(report: &account::Report) -> Result<Figure, Failure> {
     let mut chart = curve::of_run(&report.run)?;
     chart.title = "The errors of the best possible attack".to_string();
     chart.subtitle = None;
-    Ok(Figure {
-        svg: inline(&chart.svg_of(SQUARE)),
-        caption: "Every attack that tells the two neighbouring data sets apart makes errors on or above the \
-             curve: false alarms to the right, misses upwards. The closer the curve is to the dashed \
-             diagonal of a blind guess, the less the run leaks."
-            .into(),
-    })
-}
-
-/// An SVG as part of a page needs no name space.
-fn inline(svg: &str) -> String {
-    svg.replace(" xmlns=\"http://www.w3.org/2000/svg\"", "")
+    let caption = "Every attack that tells the two neighbouring data sets apart makes errors on or above the \
+         curve: false alarms to the right, misses upwards. The closer the curve is to the dashed \
+         diagonal of a blind guess, the less the run leaks.";
+    Ok(Figure::new(&chart, SQUARE, caption))
 }

@@ -1,0 +1,87 @@
+//! The pieces of a self-contained page: no scripts, no fonts, nothing from elsewhere. It can be sent, kept
+//! and printed.
+
+use crate::chart::Chart;
+
+/// A figure with what it shows in words.
+pub struct Figure {
+    /// Inline SVG.
+    pub svg: String,
+    /// The sentence below it.
+    pub caption: String,
+}
+
+impl Figure {
+    /// A chart whose plot has the given size.
+    pub fn new(chart: &Chart, plot: (f64, f64), caption: impl Into<String>) -> Self {
+        // An SVG as part of a page needs no name space.
+        let svg = chart.svg_of(plot).replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
+        Self { svg, caption: caption.into() }
+    }
+
+    /// As HTML, alone in its row or one of several.
+    pub fn html(&self, alone: bool) -> String {
+        let class = if alone { " class=\"one\"" } else { "" };
+        format!("<figure{class}>{}<figcaption>{}</figcaption></figure>\n", self.svg, escape(&self.caption))
+    }
+}
+
+/// Figures side by side.
+pub fn figures(figures: &[Figure]) -> String {
+    let cells: String = figures.iter().map(|figure| figure.html(false)).collect();
+    format!("<div class=\"charts\">\n{cells}</div>\n")
+}
+
+/// A whole page.
+pub fn page(title: &str, body: &str, footer: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
+         <style>\n{}</style>\n</head>\n<body>\n{body}<footer>Written by dpsgd {}. {}</footer>\n</body>\n</html>\n",
+        escape(title),
+        include_str!("html/style.css"),
+        env!("CARGO_PKG_VERSION"),
+        escape(footer),
+    )
+}
+
+/// Text, safe in HTML.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A paragraph of text.
+pub fn paragraph(text: &str) -> String {
+    format!("<p>{}</p>\n", escape(text))
+}
+
+/// A heading and what stands below it, which is HTML.
+pub fn section(title: &str, content: &str) -> String {
+    format!("<h2>{}</h2>\n{content}", escape(title))
+}
+
+/// A list of texts.
+pub fn list(items: &[String]) -> String {
+    let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
+    format!("<ul>\n{items}</ul>\n")
+}
+
+/// A table; the first cell of a row is its heading. No `header`, no heading row.
+pub fn table(header: &[String], rows: &[Vec<String>]) -> String {
+    let mut text = "<table>\n".to_string();
+    if !header.is_empty() {
+        let cells: String = header.iter().map(|cell| format!("<th>{}</th>", escape(cell))).collect();
+        text.push_str(&format!("<thead><tr>{cells}</tr></thead>\n"));
+    }
+    text.push_str("<tbody>\n");
+    for row in rows {
+        text.push_str("<tr>");
+        for (i, cell) in row.iter().enumerate() {
+            let tag = if i == 0 { "th" } else { "td" };
+            text.push_str(&format!("<{tag}>{}</{tag}>", escape(cell)));
+        }
+        text.push_str("</tr>\n");
+    }
+    text.push_str("</tbody>\n</table>\n");
+    text
+}
