@@ -22,14 +22,27 @@ impl Figure {
     /// As HTML, alone in its row or one of several.
     pub fn html(&self, alone: bool) -> String {
         let class = if alone { " class=\"one\"" } else { "" };
-        format!("<figure{class}>{}<figcaption>{}</figcaption></figure>\n", self.svg, escape(&self.caption))
+        let caption = match self.caption.as_str() {
+            "" => String::new(),
+            caption => format!("<figcaption>{}</figcaption>", escape(caption)),
+        };
+        format!("<figure{class}>{}{caption}</figure>\n", self.svg)
     }
 }
 
-/// Figures side by side.
+/// Figures side by side, two in a row.
 pub fn figures(figures: &[Figure]) -> String {
+    rows_of(figures, "charts")
+}
+
+/// Small figures side by side, three in a row.
+pub fn small_figures(figures: &[Figure]) -> String {
+    rows_of(figures, "charts small")
+}
+
+fn rows_of(figures: &[Figure], class: &str) -> String {
     let cells: String = figures.iter().map(|figure| figure.html(false)).collect();
-    format!("<div class=\"charts\">\n{cells}</div>\n")
+    format!("<div class=\"{class}\">\n{cells}</div>\n")
 }
 
 /// A whole page.
@@ -64,6 +77,11 @@ pub fn section(title: &str, content: &str) -> String {
 pub fn list(items: &[String]) -> String {
     let items: String = items.iter().map(|item| format!("<li>{}</li>\n", escape(item))).collect();
     format!("<ul>\n{items}</ul>\n")
+}
+
+/// A [`table`] of many columns.
+pub fn wide_table(header: &[String], rows: &[Vec<String>]) -> String {
+    format!("<div class=\"wide\">\n{}</div>\n", table(header, rows))
 }
 
 /// A table; the first cell of a row is its heading. No `header`, no heading row.

@@ -12,6 +12,7 @@ mod curve;
 mod data;
 mod html;
 mod json;
+mod reproduce;
 mod rounding;
 mod settings;
 mod statement;
@@ -56,6 +57,8 @@ enum Command {
     Evaluate(train::Evaluate),
     /// Write the report of a run again
     Report(train::ReportCommand),
+    /// Every table and figure of the paper, from this software
+    Reproduce(reproduce::Reproduce),
     /// Fetch and list data sets
     Data(data::Data),
     /// Measure how fast a round is
@@ -110,6 +113,7 @@ fn run() -> Result<(), Failure> {
         Command::Resume(command) => command.run(),
         Command::Evaluate(command) => command.run(),
         Command::Report(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
         Command::Data(command) => command.run(),
         Command::Bench(command) => command.run(),
     }

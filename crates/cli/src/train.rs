@@ -1,21 +1,21 @@
 //! `dpsgd train`, `resume`, `evaluate` and `report`.
 
-mod algorithm;
+pub mod algorithm;
 mod budget;
 mod course;
 mod defaults;
 mod directory;
-mod evaluation;
+pub mod evaluation;
 mod facts;
 mod inputs;
-mod mechanism;
+pub mod mechanism;
 mod metrics;
-mod net;
+pub mod net;
 mod outputs;
 pub mod progress;
 mod report;
-mod samples;
-mod settings;
+pub mod samples;
+pub mod settings;
 mod setup;
 mod summary;
 

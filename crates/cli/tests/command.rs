@@ -36,13 +36,13 @@ fn refused(arguments: &[&str], expected: &str) {
 }
 
 impl Folder {
-    fn path(&self, name: &str) -> String {
+    fn place(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("UTF-8").to_string()
     }
 
-    fn write(&self, name: &str, text: &str) -> String {
+    fn put(&self, name: &str, text: &str) -> String {
         fs::write(self.0.join(name), text).expect("a writable file");
-        self.path(name)
+        self.place(name)
     }
 }
 
@@ -225,7 +225,7 @@ fn a_flag_wins_over_the_file() {
 #[test]
 fn phases_and_releases_come_from_the_file() {
     let folder = Folder::new("phases");
-    let file = folder.write(
+    let file = folder.put(
         "run.toml",
         "samples = 1000\ngroups = 10\nsigma = 2\n[[phase]]\nepochs = 5\n[[phase]]\nepochs = 3\nsigma = 4\n[[release]]\nmu = 0.25\n",
     );
@@ -235,7 +235,7 @@ fn phases_and_releases_come_from_the_file() {
     assert_eq!(mechanism["phases"][1]["rounds"].as_u64(), Some(300));
     assert_eq!(mechanism["releases"][0].as_f64(), Some(0.25));
     // The same release as a list, and a flag that wins in every phase.
-    let list = folder.write(
+    let list = folder.put(
         "list.toml",
         "release-mu = [0.25]\nsamples = 1000\ngroups = 10\n[[phase]]\nepochs = 8\nsigma = 9\n",
     );
@@ -277,7 +277,7 @@ fn bad_input_is_refused_in_one_line() {
     refused(&["account", "--sampling", "poisson", "--filter"], "filter");
     refused(&["account", "--neighbours", "add-remove"], "neighbours");
     refused(&["account", "--sampling", "lottery"], "lottery");
-    refused(&["account", "--config", &folder.path("missing.toml")], "missing.toml");
+    refused(&["account", "--config", &folder.place("missing.toml")], "missing.toml");
     for (name, content, expected) in [
         ("unknown.toml", "sigma = 2\nsigmaa = 2\n", "line 2"),
         ("type.toml", "samples = \"many\"\n", "line 1"),
@@ -288,7 +288,7 @@ fn bad_input_is_refused_in_one_line() {
         ("phase.toml", "[[phase]]\nsigmaa = 2\n", "sigmaa"),
         ("release.toml", "[[release]]\nmu = -2\n", "release-mu"),
     ] {
-        refused(&["account", "--config", &folder.write(name, content)], expected);
+        refused(&["account", "--config", &folder.put(name, content)], expected);
     }
     refused(&["calibrate", "--solve", "sigma"], "--target-epsilon");
     refused(&["calibrate", "--target-epsilon", "3"], "--solve");
@@ -358,13 +358,13 @@ fn calibrating_for_mu_and_for_a1() {
 #[test]
 fn curves_are_drawn_in_both_formats() {
     let folder = Folder::new("curves");
-    let (svg, png) = (folder.path("curve.svg"), folder.path("curve.png"));
+    let (svg, png) = (folder.place("curve.svg"), folder.place("curve.png"));
     assert_eq!(text(&["curve", "--out", &svg]).lines().count(), 1);
     let drawing = fs::read_to_string(&svg).expect("a file");
     assert!(drawing.starts_with("<svg") || drawing.starts_with("<?xml"), "{}", &drawing[..40]);
     assert!(drawing.trim_end().ends_with("</svg>") && !drawing.contains("NaN"));
-    let a = folder.write("weak.toml", "samples = 1000\ngroups = 10\nsigma = 1\n");
-    let b = folder.write("strong.toml", "samples = 1000\ngroups = 10\nsampling = \"shuffle\"\nsigma = 4\n");
+    let a = folder.put("weak.toml", "samples = 1000\ngroups = 10\nsigma = 1\n");
+    let b = folder.put("strong.toml", "samples = 1000\ngroups = 10\nsampling = \"shuffle\"\nsigma = 4\n");
     text(&["curve", "--config", &a, "--config", &b, "--epochs", "3", "--out", &png]);
     let bytes = fs::read(&png).expect("a file");
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
@@ -376,10 +376,10 @@ fn curves_are_drawn_in_both_formats() {
 #[test]
 fn a_curve_that_cannot_be_drawn_leaves_nothing() {
     let folder = Folder::new("nothing");
-    refused(&["curve", "--out", &folder.path("curve.pdf")], ".svg or .png");
-    refused(&["curve", "--out", &folder.path("curve")], ".svg or .png");
-    refused(&["curve", "--sigma", "0", "--out", &folder.path("curve.svg")], "sigma");
-    let output = dpsgd(&["curve", "--out", &folder.path("no/such/folder/curve.svg")]);
+    refused(&["curve", "--out", &folder.place("curve.pdf")], ".svg or .png");
+    refused(&["curve", "--out", &folder.place("curve")], ".svg or .png");
+    refused(&["curve", "--sigma", "0", "--out", &folder.place("curve.svg")], "sigma");
+    let output = dpsgd(&["curve", "--out", &folder.place("no/such/folder/curve.svg")]);
     assert_eq!(output.status.code(), Some(1));
     assert!(folder.names().is_empty());
 }

@@ -13,50 +13,9 @@ use serde_json::Value;
 use folder::Folder;
 
 impl Folder {
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dpsgd"));
-        command.current_dir(&self.0).args(arguments);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().expect("the command runs")
-    }
-
-    fn text(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments);
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
-        String::from_utf8(output.stdout).expect("UTF-8")
-    }
-
     fn json(&self, arguments: &[&str]) -> Value {
         let text = self.text(&[arguments, &["--json", "--quiet"]].concat());
         serde_json::from_str(&text).expect("one JSON object")
-    }
-
-    /// Exit code 2, one line on standard error that mentions `expected`, and nothing written.
-    fn refused(&self, arguments: &[&str], expected: &str) {
-        let before = self.names();
-        let output = self.run(arguments);
-        let error = String::from_utf8(output.stderr).expect("UTF-8");
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
-        assert!(output.stdout.is_empty(), "{arguments:?}");
-        assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
-        assert!(error.starts_with("error: ") && error.contains(expected), "{arguments:?}: {error}");
-        assert_eq!(self.names(), before, "{arguments:?} left something behind");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).expect("a writable file");
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).expect(name)
     }
 }
 

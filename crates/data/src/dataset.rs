@@ -1,5 +1,7 @@
 //! Samples in memory, served one at a time as `f32`, channel last.
 
+use std::ops::Range;
+
 use crate::error::{DataError, setting};
 
 /// The inputs of all samples, one after the other, each in the order height, width, channel.
@@ -233,18 +235,30 @@ impl Dataset {
         self.affine = Affine::new(&scale, &shift);
     }
 
-    /// Keeps the first `samples` samples only, a public rule; all if there are fewer, and at least one.
-    pub fn truncate(&mut self, samples: usize) {
-        let samples = samples.max(1);
-        let length = self.input_len();
-        match &mut self.targets {
-            Targets::Classes { labels, .. } => labels.truncate(samples),
-            Targets::Values(values) => values.truncate(samples),
+    /// Some consecutive samples, a public rule: as many of them as there are.
+    pub fn part(&self, range: Range<usize>) -> Result<Self, DataError> {
+        let end = range.end.min(self.len());
+        if range.start >= end {
+            let given = format!("{}..{}", range.start, range.end);
+            return setting("part", given, format!("of {} samples", self.len()), "a data set is not empty");
         }
-        match &mut self.inputs {
-            Inputs::Bytes(values) => values.truncate(samples.saturating_mul(length)),
-            Inputs::Floats(values) => values.truncate(samples.saturating_mul(length)),
-        }
+        let range = range.start..end;
+        let values = range.start * self.input_len()..range.end * self.input_len();
+        Ok(Self {
+            inputs: match &self.inputs {
+                Inputs::Bytes(all) => Inputs::Bytes(all[values].to_vec()),
+                Inputs::Floats(all) => Inputs::Floats(all[values].to_vec()),
+            },
+            targets: match &self.targets {
+                Targets::Classes { labels, classes } => {
+                    Targets::Classes { labels: labels[range].to_vec(), classes: *classes }
+                }
+                Targets::Values(all) => Targets::Values(all[range].to_vec()),
+            },
+            shape: self.shape,
+            numeric: self.numeric.clone(),
+            affine: self.affine.clone(),
+        })
     }
 }
 
@@ -320,15 +334,17 @@ mod tests {
     }
 
     #[test]
-    fn truncation_keeps_the_first_samples() {
+    fn a_part_is_what_it_was() {
         let targets = Targets::Classes { labels: vec![0, 1, 2], classes: 3 };
         let mut set = Dataset::new(Inputs::Bytes(vec![1, 2, 3, 4, 5, 6]), targets, [1, 2, 1]).unwrap();
-        set.truncate(9);
-        assert_eq!(set.len(), 3);
-        set.truncate(2);
-        assert_eq!((set.len(), set.label(1), set.label(2)), (2, Some(1), None));
-        assert_eq!(set.inputs(), &Inputs::Bytes(vec![1, 2, 3, 4]));
-        set.truncate(0);
-        assert_eq!(set.len(), 1);
+        set.standardise(&[0.5], &[0.25]);
+        let part = set.part(1..9).unwrap();
+        assert_eq!((part.len(), part.label(0), part.label(2)), (2, Some(1), None));
+        assert_eq!((part.classes(), part.inputs()), (Some(3), &Inputs::Bytes(vec![3, 4, 5, 6])));
+        let (mut whole, mut served) = ([0.0; 2], [0.0; 2]);
+        set.copy_input(2, &mut whole);
+        part.copy_input(1, &mut served);
+        assert_eq!(whole, served);
+        assert!(set.part(3..5).is_err() && set.part(1..1).is_err());
     }
 }

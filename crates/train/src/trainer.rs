@@ -3,6 +3,7 @@
 mod groups;
 mod interrupt;
 mod report;
+mod saved;
 
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 pub use self::interrupt::Interrupt;
 pub use self::report::{Diagnostics, Round};
+pub use self::saved::Lacks;
 
 use self::groups::{Groups, Work};
 use self::interrupt::check_weights;

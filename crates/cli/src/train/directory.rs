@@ -1,13 +1,12 @@
 //! The directory of a run as the commands use it: ledger, checkpoint and metrics of `dpsgd-train`, and
 //! what goes between them and the trainer.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use dpsgd_train::TrainerState;
 use dpsgd_train::checkpoint::Checkpoint;
 use dpsgd_train::directory::{CHECKPOINT, DirectoryError, Metrics, RunDirectory};
 use dpsgd_train::ledger::{Ledger, LedgerError};
-use dpsgd_train::{OuterState, ScheduleState, TrainerState};
 use serde_json::{Value, json};
 
 use super::facts::{FACTS, Facts};
@@ -125,30 +124,13 @@ impl Directory {
 
     /// Replaces the checkpoint.
     pub fn save(&mut self, state: &TrainerState, epoch: u64, seconds: f64) -> Result<(), Failure> {
-        let mut vectors = BTreeMap::from([
-            ("weights".to_string(), state.weights.clone()),
-            ("outer-first".to_string(), state.outer.first.clone()),
-            ("outer-second".to_string(), state.outer.second.clone()),
-        ]);
+        let mut checkpoint = Checkpoint { epoch, ledger: self.ledger.position(), ..state.checkpoint() };
+        checkpoint.numbers.insert("seconds".to_string(), seconds);
         if let Some(constants) = &self.constants {
-            vectors.insert("mean".to_string(), constants.mean.clone());
-            vectors.insert("std".to_string(), constants.std.clone());
+            checkpoint.vectors.insert("mean".to_string(), constants.mean.clone());
+            checkpoint.vectors.insert("std".to_string(), constants.std.clone());
         }
-        let mut numbers = BTreeMap::from([
-            ("seconds".to_string(), seconds),
-            // Exact: no run has 2⁵³ rounds.
-            ("outer-steps".to_string(), state.outer.steps as f64),
-        ]);
-        for (name, schedule) in [("clip", &state.clipping), ("step", &state.step)] {
-            numbers.insert(format!("{name}-factor"), schedule.factor);
-            let seen = [("accuracy", schedule.accuracy), ("share", schedule.share)];
-            for (what, value) in seen.into_iter().filter_map(|(what, value)| Some((what, value?))) {
-                numbers.insert(format!("{name}-{what}"), value);
-            }
-        }
-        let ledger = self.ledger.position();
-        self.run.write_checkpoint(&Checkpoint { round: state.round, epoch, ledger, vectors, numbers })?;
-        Ok(())
+        Ok(self.run.write_checkpoint(&checkpoint)?)
     }
 
     /// Writes one of the results.
@@ -184,27 +166,5 @@ fn constants(checkpoint: &Checkpoint) -> Option<Constants> {
 }
 
 fn state(checkpoint: &Checkpoint) -> Result<TrainerState, Failure> {
-    let lacks =
-        |name: &str| Failure::Input(format!("{CHECKPOINT}: {name} is missing, it is of another version"));
-    let vector = |name: &str| checkpoint.vectors.get(name).cloned().ok_or_else(|| lacks(name));
-    let number = |name: &str| checkpoint.numbers.get(name).copied();
-    let schedule = |name: &str| -> Result<ScheduleState, Failure> {
-        let factor = format!("{name}-factor");
-        Ok(ScheduleState {
-            factor: number(&factor).ok_or_else(|| lacks(&factor))?,
-            accuracy: number(&format!("{name}-accuracy")),
-            share: number(&format!("{name}-share")),
-        })
-    };
-    Ok(TrainerState {
-        round: checkpoint.round,
-        weights: vector("weights")?,
-        outer: OuterState {
-            steps: number("outer-steps").ok_or_else(|| lacks("outer-steps"))? as u64,
-            first: vector("outer-first")?,
-            second: vector("outer-second")?,
-        },
-        clipping: schedule("clip")?,
-        step: schedule("step")?,
-    })
+    TrainerState::of(checkpoint).map_err(|lacks| Failure::Input(format!("{CHECKPOINT}: {lacks}")))
 }

@@ -1,0 +1,283 @@
+//! Where experiments are run: the data, the threads, what is saved, and what a person sees meanwhile.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use dpsgd_data::{Dataset, Known, known};
+use dpsgd_privacy::mechanism::Mechanism;
+use dpsgd_train::native::Native;
+use dpsgd_train::{Charge, Plan, Purpose, Randomness, Trainer, TrainerState};
+
+use super::altered::Altered;
+use super::experiment::{Experiment, Noise, Part};
+use super::guarantee::DELTA;
+use super::progress::Progress;
+use super::store::{Outcome, Point, Store};
+use crate::Failure;
+use crate::settings::AdversaryName;
+use crate::train::mechanism::{Settled, Size, settled};
+use crate::train::samples::Labelled;
+use crate::train::settings::TrainSettings;
+use crate::train::{algorithm, evaluation, net};
+
+/// Seconds between two checkpoints of a run, at least.
+const BETWEEN_SAVES: f64 = 20.0;
+
+/// Where experiments are run.
+pub struct Laboratory {
+    store: Store,
+    data_dir: Option<PathBuf>,
+    threads: Option<usize>,
+    /// Public samples, normalised by published constants.
+    loaded: Vec<(Known, Part, Dataset, Dataset)>,
+    /// What may be computed: experiments whose names begin with one of these, or all if there are none.
+    only: Vec<String>,
+    /// Whether nothing at all may be computed for now.
+    pub frozen: bool,
+    /// What a person sees.
+    pub progress: Progress,
+}
+
+/// No ledger: an experiment has a seed and is not private, and its data are public.
+struct Unrecorded;
+
+impl Charge for Unrecorded {
+    type Error = std::convert::Infallible;
+    fn charge(&mut self, _round: u64) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// The trainer or what it is compared with.
+enum Runner<'m> {
+    Trainer(Box<Trainer<'m, Native<'m>>>),
+    Altered(Box<Altered<'m>>),
+}
+
+impl Runner<'_> {
+    /// Does an epoch; η of its last round.
+    fn epoch(&mut self) -> Result<f64, Failure> {
+        match self {
+            Runner::Trainer(trainer) => loop {
+                let round =
+                    trainer.round(&mut Unrecorded).map_err(|error| Failure::Machine(error.to_string()))?;
+                if round.ends_epoch {
+                    return Ok(round.eta);
+                }
+            },
+            Runner::Altered(altered) => loop {
+                if let Some(eta) = altered.round() {
+                    return Ok(eta);
+                }
+            },
+        }
+    }
+
+    fn saw_accuracy(&mut self, accuracy: f64) {
+        match self {
+            Runner::Trainer(trainer) => trainer.saw_accuracy(accuracy),
+            Runner::Altered(altered) => altered.saw_accuracy(accuracy),
+        }
+    }
+
+    fn state(&self) -> &TrainerState {
+        match self {
+            Runner::Trainer(trainer) => trainer.state(),
+            Runner::Altered(altered) => altered.state(),
+        }
+    }
+}
+
+/// The mechanism and the plan of an experiment over so many epochs of N samples.
+fn planned(
+    experiment: &Experiment,
+    samples: u64,
+    epochs: u64,
+    threads: Option<usize>,
+) -> Result<Plan, Failure> {
+    let mut given = experiment.settings.clone();
+    given.epochs = Some(epochs);
+    given.threads = threads;
+    // A baseline has neither noise nor C, but draws its batches as the mechanism does.
+    given.sigma = given.sigma.or(Some(1.0));
+    given.clip = given.clip.or(Some(1.0));
+    let Settled { settings, run, .. } = settled(&given, Size { samples, public: true }, &[])?;
+    Ok(algorithm::planned(&settings, &run.mechanism)?.1)
+}
+
+/// The mechanism that accounts for so many epochs of an experiment on N samples.
+pub fn mechanism(experiment: &Experiment, samples: u64, epochs: u64) -> Result<Mechanism, Failure> {
+    Ok(planned(experiment, samples, epochs, Some(1))?.mechanism().clone())
+}
+
+/// The experiment with the smallest σ whose ε against A₀ over so many epochs is at most the given one.
+pub fn calibrated(mut experiment: Experiment, epochs: u64, epsilon: f64) -> Result<Experiment, Failure> {
+    let given = TrainSettings {
+        epochs: Some(epochs),
+        sigma: None,
+        target_epsilon: Some(epsilon),
+        delta: Some(DELTA),
+        adversary: Some(AdversaryName::A0),
+        ..experiment.settings.clone()
+    };
+    let size = Size { samples: experiment.samples(), public: true };
+    experiment.settings.sigma = settled(&given, size, &[])?.settings.sigma;
+    Ok(experiment)
+}
+
+impl Laboratory {
+    /// With its outcomes in a directory.
+    pub fn new(
+        store: PathBuf,
+        data_dir: Option<PathBuf>,
+        threads: Option<usize>,
+        only: Vec<String>,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            store: Store::open(store)?,
+            data_dir,
+            threads,
+            loaded: Vec::new(),
+            only,
+            frozen: false,
+            progress: Progress::new(quiet),
+        })
+    }
+
+    /// The place of the samples of an experiment in `loaded`.
+    fn load(&mut self, data: Known, part: Part) -> Result<usize, Failure> {
+        if let Some(found) = self.loaded.iter().position(|(of, what, ..)| (*of, *what) == (data, part)) {
+            return Ok(found);
+        }
+        let mut split = known::load(data, self.data_dir.as_deref())?;
+        split.normalise(&data.normalisation(), &mut || 0.0)?;
+        let samples = split.train.len();
+        let (train, test) = match part {
+            Part::All => (split.train, split.test),
+            Part::First(first) => (split.train.part(0..first as usize)?, split.test),
+            Part::HeldOut { first, last } => {
+                let start = samples.saturating_sub(last as usize);
+                if (first as usize) > start {
+                    return Err(Failure::Input(format!(
+                        "{data}: {first} samples to learn from and {last} held out are more than there are"
+                    )));
+                }
+                (split.train.part(0..first as usize)?, split.train.part(start..samples)?)
+            }
+        };
+        // Two parts of a set at a time are enough, and CIFAR-10 is large.
+        if self.loaded.len() >= 4 {
+            self.loaded.remove(0);
+        }
+        self.loaded.push((data, part, train, test));
+        Ok(self.loaded.len() - 1)
+    }
+
+    /// Whether an experiment may be computed.
+    pub fn may(&self, name: &str) -> bool {
+        let named = self.only.is_empty() || self.only.iter().any(|only| name.starts_with(only.as_str()));
+        named && !self.frozen
+    }
+
+    /// The outcomes.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Brings an experiment to so many epochs, from where it stands. An experiment that may not be computed is returned
+    /// as far as it is, if it was ever begun.
+    pub fn run(
+        &mut self,
+        name: &str,
+        experiment: &Experiment,
+        epochs: u64,
+    ) -> Result<Option<Outcome>, Failure> {
+        let found = self.store.outcome(name, experiment)?;
+        let enough = found.as_ref().is_some_and(|found| found.epochs() >= epochs);
+        if enough || !self.may(name) {
+            self.progress.done(experiment, epochs);
+            return Ok(found);
+        }
+        self.advance(name, experiment, epochs, true).map(Some)
+    }
+
+    /// The accuracy of a short experiment that is not worth saving.
+    pub fn measure(&mut self, name: &str, experiment: &Experiment, epochs: u64) -> Result<f64, Failure> {
+        let outcome = self.advance(name, experiment, epochs, false)?;
+        Ok(outcome.at(epochs).unwrap_or_default())
+    }
+
+    fn advance(
+        &mut self,
+        name: &str,
+        experiment: &Experiment,
+        epochs: u64,
+        kept: bool,
+    ) -> Result<Outcome, Failure> {
+        let data = experiment.data();
+        let place = self.load(data, experiment.part)?;
+        let (_, _, train, test) = &self.loaded[place];
+        let plan = planned(experiment, train.len() as u64, epochs, self.threads)?;
+        let threads = plan.threads();
+        let (_, spec) = net::named(&experiment.settings, train)?;
+        let network = net::checked(&spec, train)?;
+        let samples = Labelled(train);
+        let group_size = experiment.settings.group_size.unwrap_or(1);
+        let model = Native::new(&network, &samples, group_size as usize)
+            .map_err(|error| Failure::Input(error.to_string()))?;
+        let seed = experiment.settings.seed.unwrap_or(0);
+        // The streams are those of an uninterrupted run: with a seed nothing is private, and every bit is the same.
+        let randomness = Randomness::from_seed(seed, 0);
+        let saved = if kept { self.store.resume(name, experiment)? } else { None };
+        let (mut outcome, state) = match saved {
+            Some(saved) => saved,
+            None => {
+                let mut stream = randomness.stream(Purpose::Initialisation, 0);
+                let weights = network.initial(|| stream.unit() as f32);
+                let state = TrainerState {
+                    round: 0,
+                    outer: plan.config().outer.fresh(weights.len()),
+                    weights,
+                    clipping: Default::default(),
+                    step: Default::default(),
+                };
+                (Outcome::new(experiment), state)
+            }
+        };
+        let clip = experiment.settings.clip.unwrap_or(f64::INFINITY);
+        let factor = match experiment.noise {
+            Noise::Printed => None,
+            Noise::Times(factor) => Some(Some(factor)),
+            Noise::None => Some(None),
+        };
+        let mut runner = match factor {
+            None => {
+                let next = state.round;
+                let trainer = Trainer::resume(plan, &model, state, next, randomness)
+                    .map_err(|error| Failure::Input(error.to_string()))?;
+                Runner::Trainer(Box::new(trainer))
+            }
+            Some(factor) => Runner::Altered(Box::new(Altered::new(plan, &model, state, randomness, factor)?)),
+        };
+        self.progress.start(name, outcome.epochs(), epochs, (train.len() as u64, data));
+        let mut seconds = outcome.curve.last().map_or(0.0, |last| last.seconds);
+        let mut saved = Instant::now();
+        while outcome.epochs() < epochs {
+            let began = Instant::now();
+            let step = runner.epoch()?;
+            seconds += began.elapsed().as_secs_f64();
+            let seen = evaluation::evaluate(&network, test, &runner.state().weights, 1, clip, threads);
+            let accuracy = seen.accuracy.unwrap_or(0.0);
+            runner.saw_accuracy(accuracy);
+            let loss = seen.loss.is_finite().then_some(seen.loss);
+            outcome.curve.push(Point { accuracy, loss, step, seconds });
+            if kept && (outcome.epochs() == epochs || saved.elapsed().as_secs_f64() > BETWEEN_SAVES) {
+                self.store.save(name, &outcome, runner.state())?;
+                saved = Instant::now();
+            }
+            self.progress.epoch(outcome.epochs(), accuracy, began.elapsed().as_secs_f64());
+        }
+        Ok(outcome)
+    }
+}
