@@ -4,13 +4,14 @@ mod accuracy;
 mod altered;
 mod beyond;
 mod experiment;
-mod guarantee;
+mod guarantees;
 mod laboratory;
 mod page;
 mod panels;
 mod printed;
 mod progress;
 mod section;
+mod stated;
 mod store;
 mod tuning;
 mod why;
@@ -116,6 +117,12 @@ impl Reproduce {
             self.quiet,
         )?;
         let mut sections: Vec<(&'static str, Section)> = Vec::new();
+        if wanted(What::Table1) {
+            sections.push(("table1", guarantees::table1(self.quick)?));
+        }
+        if wanted(What::Table2) {
+            sections.push(("table2", guarantees::table2(self.quick)?));
+        }
         let accuracies = [What::Table3, What::Figure1, What::Why, What::Beyond];
         if accuracies.into_iter().any(wanted) {
             // What only needs the grid takes it as far as it is.

@@ -212,7 +212,7 @@ fn groups_of_samples_are_treated_in_both_ways() {
 fn a_flag_wins_over_the_file() {
     let folder = Folder::new("flag");
     let file = folder
-        .write("run.toml", "samples = 1000\ngroups = 10\nepochs = 5\nnoise-multiplier = 3\ndelta = 1e-6\n");
+        .put("run.toml", "samples = 1000\ngroups = 10\nepochs = 5\nnoise-multiplier = 3\ndelta = 1e-6\n");
     let mechanism = &json(&["account", "--config", &file])["mechanism"];
     assert_eq!((mechanism["samples"].as_u64(), mechanism["sigma"].as_f64()), (Some(1000), Some(1.5)));
     let object = json(&["account", "--config", &file, "--sigma", "4", "--rounds", "7", "--delta", "1e-4"]);

@@ -11,7 +11,7 @@
 //! assert_eq!(split.train.shape(), [28, 28, 1]);
 //!
 //! // Constants that everybody knows cost nothing.
-//! split.normalise(&Known::Mnist.normalisation(), &mut || unreachable!("no noise is drawn"))?;
+//! split.normalise(&Known::Mnist.normalisation(), &mut |_| unreachable!("no noise is drawn"))?;
 //! let mut input = vec![0.0; split.train.input_len()];
 //! split.train.copy_input(0, &mut input);
 //! assert!((input[0] - (0.0 - 0.1307) / 0.3081).abs() < 1e-6);
@@ -44,8 +44,8 @@
 //!
 //! // Or with mean and variance from the training rows, noised; µ belongs into `RunConfig::releases`.
 //! let private = Normalisation::Private(Private { mu: 0.1, divisor: Divisor::Samples });
-//! let mut normal = || 0.3; // the trainer's source of standard normal values
-//! let release = split.normalise(&private, &mut normal)?.expect("age is numeric");
+//! let mut noise = |deviation: f64| (0.3 * deviation).round(); // the trainer's source of rounded Gaussians
+//! let release = split.normalise(&private, &mut noise)?.expect("age is numeric");
 //! assert_eq!(release.mu(1), 0.1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -63,7 +63,8 @@ impl Split {
     /// Serves normalised inputs from now on, the test set with the same constants as the training set.
     /// A second call replaces the first.
     ///
-    /// `normal` is the source of independent standard normal values; only `Private` draws from it.
+    /// `noise` is the source of independent Gaussians with a given deviation, rounded to whole numbers; only
+    /// `Private` draws from it.
     ///
     /// # Guarantee
     ///
@@ -73,7 +74,7 @@ impl Split {
     pub fn normalise(
         &mut self,
         normalisation: &Normalisation,
-        normal: &mut dyn FnMut() -> f64,
+        noise: &mut dyn FnMut(f64) -> f64,
     ) -> Result<Option<Release>, DataError> {
         let channels = self.train.numeric().iter().filter(|numeric| **numeric).count();
         let release = match normalisation {
@@ -88,7 +89,7 @@ impl Split {
             }
             // Nothing is measured on a scale: there is nothing to release.
             Normalisation::Private(_) if channels == 0 => return Ok(None),
-            Normalisation::Private(private) => release::release(&self.train, private, normal)?,
+            Normalisation::Private(private) => release::release(&self.train, private, noise)?,
         };
         self.standardise(release.mean(), release.std());
         Ok(Some(release))
@@ -145,7 +146,7 @@ mod tests {
         Split { train: set(vec![0.5, 1.0, 0.25, 0.0, 0.0, 1.0]), test: set(vec![1.0, 1.0, 0.75]) }
     }
 
-    fn no_noise() -> f64 {
+    fn no_noise(_: f64) -> f64 {
         panic!("nothing may be drawn")
     }
 
@@ -172,7 +173,7 @@ mod tests {
     fn released_constants_can_be_written_down_and_used_again_for_nothing() {
         let mut first = split();
         let private = Normalisation::Private(Private { mu: 1.0, divisor: Divisor::Samples });
-        let release = first.normalise(&private, &mut || 0.7).unwrap().unwrap();
+        let release = first.normalise(&private, &mut |deviation| (0.7 * deviation).round()).unwrap().unwrap();
         let text = toml::to_string(&release.constants()).unwrap();
         let mut again = split();
         assert_eq!(again.normalise(&toml::from_str(&text).unwrap(), &mut no_noise).unwrap(), None);

@@ -4,12 +4,12 @@ use crate::dataset::{Dataset, Inputs};
 use crate::error::{DataError, setting};
 use crate::normalise::{Divisor, Normalisation, Private};
 
-/// The sums are kept as multiples of 2⁻³⁰, so that adding them and the noise is exact.
-const STEPS: f64 = (1_u64 << 30) as f64;
+/// The sums are kept as multiples of 2⁻²⁰, so that adding them and the noise is exact.
+const STEPS: f64 = (1_u64 << 20) as f64;
 
-/// What rounding a sample's moments to those multiples can add to the sensitivity, relatively: 2⁻³⁰ a
-/// coordinate between two samples, so √(2k)·2⁻³⁰ in k channels, against √(5k)/2 at least.
-const ROUNDING: f64 = 1e-8;
+/// What rounding a sample's moments to those multiples can add to the sensitivity, relatively: 2⁻²⁰ a
+/// coordinate between two samples, so √(2k)·2⁻²⁰ in k channels, against √(5k)/2 at least.
+const ROUNDING: f64 = 2e-6;
 
 /// The smallest standard deviation that is believed, in units of the range from 0 to 1; noise can bring
 /// a variance below zero.
@@ -44,10 +44,10 @@ const MU_RANGE: (f64, f64) = (1e-4, 1e3);
 /// **The divisor.** Substitution leaves N alone, so dividing by N is post-processing; when samples are
 /// added and removed N is private, and the divisor is a public constant.
 ///
-/// **On a computer.** Every sample's moments are rounded to multiples of 2⁻³⁰, which adds less than 1e-8 Δ
-/// to the sensitivity and is charged. The noise is rounded to the same multiples and added in integers,
+/// **On a computer.** Every sample's moments are rounded to multiples of 2⁻²⁰, which adds less than 2e-6 Δ
+/// to the sensitivity and is charged. The noise is a Gaussian rounded to the same multiples and added in integers,
 /// so the result is the exact, rounded value of a Gaussian mechanism: no bits below the noise depend on
-/// the data. That the source of normal values is good, and secret, is the caller's to see to.
+/// the data. That the source of rounded Gaussians is exact, and secret, is the caller's to see to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
     mean: Vec<f32>,
@@ -104,7 +104,7 @@ fn sensitivity(divisor: Divisor, channels: usize) -> f64 {
 pub(crate) fn release(
     set: &Dataset,
     private: &Private,
-    normal: &mut dyn FnMut() -> f64,
+    noise: &mut dyn FnMut(f64) -> f64,
 ) -> Result<Release, DataError> {
     let (smallest, largest) = MU_RANGE;
     if !(private.mu >= smallest && private.mu <= largest) {
@@ -129,14 +129,13 @@ pub(crate) fn release(
     let deviation = sensitivity / private.mu;
     let mut noised = Vec::with_capacity(sums.len());
     for sum in sums {
-        let value = normal();
+        let value = noise(deviation * STEPS);
         // A normal value beyond 100 does not occur in the life of the universe.
-        if !(-100.0..=100.0).contains(&value) {
-            return setting("noise", value, "a normal value", "the source of normal values is broken");
+        if !(value.abs() <= 100.0 * deviation * STEPS && value.fract() == 0.0) {
+            return setting("noise", value, "a rounded normal value", "the source of noise is broken");
         }
-        let noise = value * deviation;
-        // |noise| ≤ 100·Δ/1e-4 and |sum| ≤ N: the steps of both fit an i128 by far.
-        noised.push((sum + (noise * STEPS).round() as i128) as f64 / STEPS / count);
+        // |value| ≤ 100·Δ/1e-4 and |sum| ≤ N: the steps of both fit an i128 by far.
+        noised.push((sum + value as i128) as f64 / STEPS / count);
     }
     let (mut mean, mut std) = (Vec::with_capacity(channels), Vec::with_capacity(channels));
     for pair in noised.chunks_exact(2) {

@@ -43,7 +43,7 @@ fn the_public_constants_are_those_of_the_data() {
     // The private constants without noise are the same ones.
     let mut private = split;
     let setting = Normalisation::Private(Private { mu: 0.1, divisor: Divisor::Samples });
-    let release = private.normalise(&setting, &mut || 0.0).unwrap().unwrap();
+    let release = private.normalise(&setting, &mut |_| 0.0).unwrap().unwrap();
     assert!((f64::from(release.mean()[0]) - mean).abs() < 1e-6);
     assert!((f64::from(release.std()[0]) - std).abs() < 1e-6);
     // At µ = 0.1 the noise is 0.00017: it changes no digit that matters.

@@ -101,6 +101,11 @@ pub enum RoundError<E> {
         /// T.
         rounds: u64,
     },
+    /// The process was forked: two of them hold the key, and both would draw the same noise.
+    #[error(
+        "this process is a copy of the one that began the run, and both would draw the same noise; resume from the run's checkpoint"
+    )]
+    Forked,
     /// The round could not be charged; nothing was computed from the data.
     #[error("round {round} was not charged and not performed: {source}")]
     Refused {

@@ -90,6 +90,7 @@ pub use hook::Hook;
 pub use inner::{GroupResult, Inner, InnerSequence};
 pub use model::{Model, Worker};
 pub use native::Native;
+pub use noise::NoiseKind;
 pub use outer::{Outer, OuterState};
 pub use plan::{Plan, PlanConfig, Position};
 pub use randomness::{NoEntropy, Purpose, Randomness, Stream};

@@ -9,6 +9,7 @@ use dpsgd_privacy::mechanism::{Mechanism, Phase, Sampling};
 use crate::error::{PlanError, within};
 use crate::hook::Hook;
 use crate::inner::{GroupResult, Inner, InnerSequence};
+use crate::noise::NoiseKind;
 use crate::outer::Outer;
 use crate::schedule::Schedule;
 
@@ -38,6 +39,8 @@ pub struct PlanConfig {
     pub step: Schedule,
     /// The optimizer that receives the noised update.
     pub outer: Outer,
+    /// How the noise is drawn.
+    pub noise: NoiseKind,
     /// The post-processing B.
     pub hook: Option<Hook>,
     /// Whether to keep diagnostics, which are computed from private data and not covered by the
@@ -58,6 +61,7 @@ impl PlanConfig {
             clipping: Schedule::constant(clipping),
             step: Schedule::constant(step),
             outer: Outer::Plain,
+            noise: NoiseKind::Exact,
             hook: None,
             diagnostics: false,
             threads: 0,

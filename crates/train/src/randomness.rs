@@ -27,6 +27,8 @@ pub enum Purpose {
     Noise = 6,
     /// Splitting data into parts, and whatever else comes before training.
     Splitting = 7,
+    /// Further bits of the uniform numbers behind a round's noise, where the first do not decide; indexed by round.
+    Refinement = 8,
 }
 
 /// The bits of a stream's name that hold its index: rounds up to 2⁵⁶.
@@ -50,6 +52,8 @@ pub struct NoEntropy(String);
 pub struct Randomness {
     key: Zeroizing<[u8; 32]>,
     private: bool,
+    /// The process that drew the key.
+    process: u32,
 }
 
 impl Randomness {
@@ -57,7 +61,7 @@ impl Randomness {
     pub fn from_system() -> Result<Self, NoEntropy> {
         let mut key = Zeroizing::new([0; 32]);
         getrandom::fill(key.as_mut()).map_err(|error| NoEntropy(error.to_string()))?;
-        Ok(Self { key, private: true })
+        Ok(Self { key, private: true, process: std::process::id() })
     }
 
     /// A key that anybody can repeat: for experiments, never for private runs.
@@ -69,13 +73,19 @@ impl Randomness {
         let mut key = Zeroizing::new(*b"................dpsgd seeded run");
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..16].copy_from_slice(&resumed.to_le_bytes());
-        Self { key, private: false }
+        Self { key, private: false, process: std::process::id() }
     }
 
     /// Whether the key came from the operating system. If not, every output of the run must say
     /// "reproducible, not private".
     pub fn is_private(&self) -> bool {
         self.private
+    }
+
+    /// Whether this process drew the key. After a fork there are two that hold it, and what one of them draws the
+    /// other would draw again: [`Trainer::round`](crate::Trainer::round) refuses.
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
     }
 
     /// The stream of a purpose and an index (round, epoch …; below 2⁵⁶).
@@ -154,6 +164,15 @@ mod tests {
     fn debug_hides_the_key() {
         let randomness = Randomness::from_seed(0x1122_3344_5566_7788, 0);
         assert_eq!(format!("{randomness:?}"), "Randomness { private: false, .. }");
+    }
+
+    /// A fork copies the memory and changes the number of the process.
+    #[test]
+    fn a_copy_in_another_process_is_noticed() {
+        let mut randomness = Randomness::from_system().unwrap();
+        assert!(randomness.is_of_this_process());
+        randomness.process ^= 1;
+        assert!(!randomness.is_of_this_process());
     }
 
     #[test]

@@ -176,6 +176,9 @@ impl<'m, M: Model> Trainer<'m, M> {
         if self.finished() {
             return Err(RoundError::Finished { rounds: self.plan.rounds() });
         }
+        if !self.randomness.is_of_this_process() {
+            return Err(RoundError::Forked);
+        }
         ledger.charge(round).map_err(|source| RoundError::Refused { round, source })?;
         self.state.round += 1;
 
@@ -211,7 +214,7 @@ impl<'m, M: Model> Trainer<'m, M> {
             if let Some(weights) = interrupt.take() {
                 state.weights = weights;
             }
-            let noise = Noise::of(sum, phase.sigma(), randomness, round);
+            let noise = Noise::of(config.noise, sum, phase.sigma(), randomness, round);
             state.outer.steps += 1;
             let step = Step::new(config.outer, eta, state.outer.steps);
             let share = (1.0 / divisor) as f32;

@@ -4,10 +4,11 @@
 mod toy;
 
 use dpsgd_privacy::mechanism::Sampling;
+use dpsgd_train::noise::exact::Exact;
 use dpsgd_train::sampler::Sampler;
 use dpsgd_train::{
-    GroupResult, Hook, Inner, InnerSequence, Outer, Plan, PlanConfig, Randomness, Rule, Schedule, Trainer,
-    noise,
+    GroupResult, Hook, Inner, InnerSequence, NoiseKind, Outer, Plan, PlanConfig, Randomness, Rule, Schedule,
+    Trainer, noise,
 };
 use toy::*;
 
@@ -103,14 +104,26 @@ fn round(plan: &Plan, toy: &Toy, w: &[f32], round: u64, eta_bound: f64, randomne
         sum.iter_mut().zip(&a).for_each(|(sum, a)| *sum += a);
         groups += 1.0;
     }
-    let mut normals = vec![0.0; w.len()];
-    noise::draws(randomness, round, &mut normals);
+    let noise = match config.noise {
+        NoiseKind::Fast => {
+            let mut normals = vec![0.0; w.len()];
+            noise::fast::draws(randomness, round, &mut normals);
+            let deviation = 2.0 * eta_bound * phase.sigma();
+            normals.iter().map(|&z| deviation * f64::from(z)).collect::<Vec<_>>()
+        }
+        _ => {
+            let exact = Exact::for_sensitivity(2.0 * eta_bound, w.len(), phase.sigma());
+            let mut whole = vec![0.0; w.len()];
+            noise::exact::draws(randomness, round, exact.deviation() / exact.step(), &mut whole);
+            whole.iter().map(|z| z * exact.step()).collect()
+        }
+    };
     let deviation = 2.0 * eta_bound * phase.sigma();
     let divisor = match phase.sampling() {
         Sampling::Subsample { groups, .. } | Sampling::Shuffle { groups, .. } => groups as f64,
         Sampling::Poisson { .. } => config.divisor.unwrap(),
     };
-    let update = sum.iter().zip(&normals).map(|(u, &z)| (u + deviation * f64::from(z)) / divisor).collect();
+    let update = sum.iter().zip(&noise).map(|(u, z)| (u + z) / divisor).collect();
     Expected { update, reach: (groups * eta_bound + deviation) / divisor }
 }
 
@@ -204,6 +217,8 @@ fn every_sampler_clipping_inner_algorithm_and_result() {
         for inner in inners() {
             for kind in [GroupResult::SumOfGradients, GroupResult::ModelDifference] {
                 let mut config = PlanConfig::new(mechanism(sampling, 5, 0.5, filtered), 1.0, 0.05);
+                // Both kinds of noise with every sampler.
+                config.noise = if inner == Inner::Gradient { NoiseKind::Fast } else { NoiseKind::Exact };
                 config.inner = inner.into();
                 config.result = kind;
                 config.divisor = matches!(sampling, Sampling::Poisson { .. }).then_some(64.0);

@@ -232,7 +232,7 @@ const ROUNDS: u64 = 400;
 
 fn normals(seed: u64, round: u64) -> Vec<f32> {
     let mut out = vec![0.0; D];
-    noise::draws(&Randomness::from_seed(seed, 0), round, &mut out);
+    noise::fast::draws(&Randomness::from_seed(seed, 0), round, &mut out);
     out
 }
 
@@ -330,7 +330,7 @@ fn coordinates_blocks_rounds_and_seeds_are_independent() {
     let resumed: Vec<Vec<f32>> = (0..ROUNDS)
         .map(|round| {
             let mut out = vec![0.0; D];
-            noise::draws(&Randomness::from_seed(21, 1), round, &mut out);
+            noise::fast::draws(&Randomness::from_seed(21, 1), round, &mut out);
             out
         })
         .collect();

@@ -4,10 +4,10 @@ use dpsgd_data::Known;
 use serde_json::{Value, json};
 
 use super::experiment::{Clipping, short};
-use super::guarantee::Guarantee;
 use super::panels::{Cell, SAMPLERS, Scale, furthest};
 use super::printed;
 use super::section::{Csv, Section};
+use super::stated::Stated;
 use crate::Failure;
 use crate::chart::{Axis, Chart, Dash, Marker, Scale as AxisScale, Series, Stroke};
 use crate::html::{self, Figure};
@@ -84,7 +84,7 @@ pub fn table3(cells: &[Cell], scale: &Scale) -> Result<Section, Failure> {
                 continue;
             };
             let (Some((epochs, accuracy)), Some(outcome)) = (cell.reached(), &cell.outcome) else { continue };
-            let guarantee = Guarantee::of(&outcome.experiment, epochs)?;
+            let guarantee = Stated::of(&outcome.experiment, epochs)?;
             let best = outcome
                 .curve
                 .iter()
@@ -92,7 +92,7 @@ pub fn table3(cells: &[Cell], scale: &Scale) -> Result<Section, Failure> {
                 .max_by(|a, b| a.1.accuracy.total_cmp(&b.1.accuracy).then(b.0.cmp(&a.0)));
             let (best_epoch, best) = best.map_or((0, 0.0), |(i, point)| (i + 1, point.accuracy));
             let ours = 100.0 * accuracy;
-            let [a1, a0] = Guarantee::cells(guarantee.as_ref());
+            let [a1, a0] = Stated::cells(guarantee.as_ref());
             rows.push(vec![
                 name,
                 cell.batch.to_string(),
@@ -123,7 +123,7 @@ pub fn table3(cells: &[Cell], scale: &Scale) -> Result<Section, Failure> {
                 "best_epoch": best_epoch,
                 "epsilon_a1": guarantee.map(|given| given.a1),
                 "epsilon_a0": guarantee.map(|given| given.a0.unwrap_or(given.a1)),
-                "delta": super::guarantee::DELTA,
+                "delta": super::stated::DELTA,
                 "seconds": seconds(cell),
                 "seed": settings.seed,
             });

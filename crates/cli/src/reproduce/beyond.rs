@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::accuracy::title;
 use super::experiment::{Clipping, Experiment, Noise, Part, paper, size};
-use super::guarantee::Guarantee;
 use super::laboratory::{Laboratory, calibrated};
 use super::panels::{Cell, Scale};
 use super::progress::Work;
 use super::section::{Csv, Section};
+use super::stated::Stated;
 use super::store::Outcome;
 use crate::Failure;
 use crate::html;
@@ -165,8 +165,8 @@ fn section(lines: &[Line]) -> Result<Section, Failure> {
         };
         let settings = &outcome.experiment.settings;
         let accuracy = 100.0 * outcome.at(line.epochs).unwrap_or_default();
-        let guarantee = Guarantee::of(&outcome.experiment, line.epochs)?;
-        let [a1, a0] = Guarantee::cells(guarantee.as_ref());
+        let guarantee = Stated::of(&outcome.experiment, line.epochs)?;
+        let [a1, a0] = Stated::cells(guarantee.as_ref());
         rows.push(vec![
             name,
             line.what.clone(),

@@ -4,7 +4,7 @@ use dpsgd_privacy::mechanism::Mechanism;
 use dpsgd_train::{GroupResult, Inner, InnerSequence, Outer, Plan, PlanConfig, Rule, Schedule};
 
 use super::defaults;
-use super::settings::{InnerName, InnerResultName, OuterName, TrainSettings};
+use super::settings::{InnerName, InnerResultName, NoiseName, OuterName, TrainSettings};
 use crate::Failure;
 use crate::settings::{SamplingName, number};
 
@@ -61,6 +61,8 @@ pub fn planned(given: &TrainSettings, mechanism: &Mechanism) -> Result<(TrainSet
         },
         OuterName::Adam => Outer::ADAM,
     };
+    settings.noise.get_or_insert(NoiseName::Exact);
+    config.noise = settings.noise_kind();
     // They cost nothing; what is done with them is up to `--diagnostics`.
     config.diagnostics = true;
     if settings.threads == Some(0) {

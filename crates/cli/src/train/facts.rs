@@ -127,6 +127,7 @@ impl Facts {
                 number(phase.noise_multiplier())
             ),
         ));
+        rows.push(("How the noise is drawn", settings.noise_kind().covers().to_string()));
         rows.push(("Clipping norm C", described(settings.clip, settings.clip_rule.as_ref())));
         rows.push(("Step η", described(settings.step, settings.step_rule.as_ref())));
         rows.push(("Inside a group", self.inner(settings)));

@@ -5,7 +5,8 @@ use std::path::Path;
 use dpsgd_data::normalise::{Divisor, Normalisation, Private};
 use dpsgd_data::table::{self, TestRows};
 use dpsgd_data::{Known, Split, known};
-use dpsgd_train::{Purpose, Randomness, noise};
+use dpsgd_train::Randomness;
+use dpsgd_train::noise::exact;
 use serde::{Deserialize, Serialize};
 
 use super::defaults;
@@ -136,7 +137,7 @@ impl Inputs {
             (None, Some(NormaliseName::Public), Some(known)) => known.normalisation(),
             _ => Normalisation::None,
         };
-        self.split.normalise(&normalisation, &mut || 0.0)?;
+        self.split.normalise(&normalisation, &mut |_| 0.0)?;
         Ok(())
     }
 
@@ -164,11 +165,10 @@ impl Inputs {
             }),
             _ => Normalisation::None,
         };
-        let mut stream = randomness.stream(Purpose::Normalisation, 0);
-        let mut one = [0.0_f32];
-        let release = self.split.normalise(&normalisation, &mut || {
-            noise::standard_normals(&mut stream, &mut one);
-            f64::from(one[0])
+        let mut drawn = 0;
+        let release = self.split.normalise(&normalisation, &mut |deviation| {
+            drawn += 1;
+            exact::before_training(randomness, drawn, deviation)
         })?;
         Ok(release.map(|release| Constants { mean: release.mean().to_vec(), std: release.std().to_vec() }))
     }

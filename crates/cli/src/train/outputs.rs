@@ -39,6 +39,7 @@ pub fn finish(
         directory: directory.path().display().to_string(),
         last,
         account: &account,
+        noise: setup.settings.noise_kind(),
         resumes: book.resumes,
         stopped,
         uncovered: &facts.uncovered,
@@ -181,6 +182,7 @@ fn page(
         ending: (!directory.join(SUMMARY).is_file())
             .then(|| "This run is not at its end: dpsgd resume goes on with it.".to_string()),
         account,
+        noise: settings.noise_kind(),
         settings: facts.rows(settings, account),
         metrics: &metrics,
         ledger,

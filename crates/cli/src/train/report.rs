@@ -4,6 +4,7 @@ mod figures;
 mod words;
 
 use dpsgd_privacy::Adversary;
+use dpsgd_train::NoiseKind;
 
 use super::metrics::Epoch;
 use crate::Failure;
@@ -25,6 +26,8 @@ pub struct Page<'a> {
     pub ending: Option<String>,
     /// What all rounds that were charged guarantee.
     pub account: &'a Report,
+    /// How the noise was drawn.
+    pub noise: NoiseKind,
     /// What was run, name and value.
     pub settings: Vec<(&'static str, String)>,
     /// The lines of `metrics.jsonl`.
@@ -222,6 +225,7 @@ mod tests {
                 seeded: !private,
                 ending: None,
                 account: &account,
+                noise: NoiseKind::Exact,
                 settings: vec![("Data", "MNIST, 60000 samples".into()), ("C", "1, constant".into())],
                 metrics: &metrics(private),
                 ledger: vec![("Rounds charged", "870".into()), ("Resumed", "never".into())],

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use dpsgd_data::schema::Schema;
 use dpsgd_engine::spec::NetworkSpec;
+use dpsgd_train::NoiseKind;
 use serde::{Deserialize, Serialize};
 
 use super::{defaults, net};
@@ -58,6 +59,9 @@ pub struct TrainSettings {
     /// z = 2σ, noise N(0, (Cz)²), instead of --sigma
     #[arg(long, value_name = "z", allow_hyphen_values = true, help_heading = "The mechanism")]
     pub noise_multiplier: Option<f64>,
+    /// How the noise is drawn [default: exact]
+    #[arg(long, value_enum, help_heading = "The mechanism")]
+    pub noise: Option<NoiseName>,
     /// How a round draws its samples [default: subsample]
     #[arg(long, value_enum, help_heading = "The mechanism")]
     pub sampling: Option<SamplingName>,
@@ -184,6 +188,25 @@ pub enum NormaliseName {
     None,
 }
 
+/// `--noise`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoiseName {
+    /// The rounded Gaussian without error: the guarantee holds for the numbers that leave
+    Exact,
+    /// Single precision, a little faster: the guarantee is that of the real Gaussian it approximates
+    Fast,
+}
+
+impl From<NoiseName> for NoiseKind {
+    fn from(name: NoiseName) -> Self {
+        match name {
+            NoiseName::Exact => NoiseKind::Exact,
+            NoiseName::Fast => NoiseKind::Fast,
+        }
+    }
+}
+
 /// `--inner`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -225,6 +248,11 @@ pub enum OuterName {
 }
 
 impl TrainSettings {
+    /// How the noise is drawn.
+    pub fn noise_kind(&self) -> NoiseKind {
+        self.noise.unwrap_or(NoiseName::Exact).into()
+    }
+
     /// These flags over an optional file.
     pub fn layered(&self, path: Option<&PathBuf>) -> Result<Self, Failure> {
         self.check_alternatives("on the command line")?;
@@ -296,7 +324,7 @@ impl TrainSettings {
     fn over(&self, below: Self) -> Self {
         let above = self.clone();
         let length = above.epochs.is_some() || above.rounds.is_some();
-        let noise =
+        let noisy =
             above.sigma.is_some() || above.noise_multiplier.is_some() || above.target_epsilon.is_some();
         let list = |above: Vec<f64>, below: Vec<f64>| if above.is_empty() { below } else { above };
         Self {
@@ -310,9 +338,10 @@ impl TrainSettings {
             group_size: above.group_size.or(below.group_size),
             epochs: if length { above.epochs } else { below.epochs },
             rounds: if length { above.rounds } else { below.rounds },
-            sigma: if noise { above.sigma } else { below.sigma },
-            noise_multiplier: if noise { above.noise_multiplier } else { below.noise_multiplier },
-            target_epsilon: if noise { above.target_epsilon } else { below.target_epsilon },
+            sigma: if noisy { above.sigma } else { below.sigma },
+            noise_multiplier: if noisy { above.noise_multiplier } else { below.noise_multiplier },
+            target_epsilon: if noisy { above.target_epsilon } else { below.target_epsilon },
+            noise: above.noise.or(below.noise),
             sampling: above.sampling.or(below.sampling),
             rate: above.rate.or(below.rate),
             filter: above.filter.or(below.filter),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use dpsgd_train::NoiseKind;
 use serde_json::{Map, Value, json};
 
 use super::inputs::Constants;
@@ -24,6 +25,8 @@ pub struct Summary<'a> {
     pub last: &'a Epoch,
     /// What all rounds that were charged guarantee.
     pub account: &'a Report,
+    /// How the noise was drawn.
+    pub noise: NoiseKind,
     /// How often the run was continued.
     pub resumes: u64,
     /// Why it ended early.
@@ -61,6 +64,7 @@ impl Summary<'_> {
         value.insert("net".into(), json!(self.net));
         value.insert("parameters".into(), json!(self.parameters));
         value.insert("mechanism".into(), account["mechanism"].take());
+        value.insert("noise".into(), json!({ "kind": self.noise.name(), "covers": self.noise.covers() }));
         value.insert("normalisation".into(), json!(self.constants));
         value.insert("directory".into(), json!(self.directory));
         value.insert("version".into(), json!(env!("CARGO_PKG_VERSION")));
@@ -77,6 +81,8 @@ impl Summary<'_> {
             text.push('\n');
         }
         text.push_str(&statement::trained(self.account));
+        text.push_str("\nTHE NOISE\n");
+        text.push_str(&statement::wrapped(self.noise.covers(), 2));
         text.push_str("\nWHAT IT LEARNED\n");
         let accuracy = match last.test_accuracy {
             Some(accuracy) => format!("test accuracy {:.2} %, ", 100.0 * accuracy),

@@ -107,11 +107,11 @@ pub fn caveats(page: &Page) -> Vec<String> {
             ));
         }
     }
-    said.push(
-        "The noise is drawn from a cryptographic generator and added in floating point. The guarantee is that of \
-         exact arithmetic; attacks on the rounding of the last bits, and on the time a run takes, are outside it."
-            .to_string(),
-    );
+    said.push(format!(
+        "The noise is drawn from a cryptographic generator. It is {}. Attacks on the time a run takes are outside \
+         the guarantee.",
+        page.noise.covers()
+    ));
     if let (Some(note), false) = (&page.note, page.seeded) {
         said.insert(0, format!("A part of this run is {note}."));
     }

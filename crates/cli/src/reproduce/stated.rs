@@ -13,14 +13,14 @@ pub const DELTA: f64 = 1e-5;
 
 /// Certified upper ends of ε at δ = 1e-5.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Guarantee {
+pub struct Stated {
     /// Against A₁.
     pub a1: f64,
     /// Against A₀; none for shuffling, where nothing better than A₁'s is proved.
     pub a0: Option<f64>,
 }
 
-impl Guarantee {
+impl Stated {
     /// Of the first so many epochs of an experiment; none if its noise is not that of a mechanism.
     ///
     /// # Guarantee
