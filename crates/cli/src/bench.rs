@@ -13,7 +13,7 @@ use dpsgd_engine::spec::{LayerSpec, NetworkSpec};
 use dpsgd_engine::{Network, Samples, Target, zoo};
 use dpsgd_privacy::mechanism::{Length, Noise, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::ledger::{Header, Ledger};
-use dpsgd_train::{Inner, Model, Native, PlanConfig, Purpose, Randomness, Stream, Trainer, Worker};
+use dpsgd_train::{Inner, Model, Native, NoiseKind, PlanConfig, Purpose, Randomness, Stream, Trainer, Worker};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::json;
 
@@ -23,7 +23,8 @@ use crate::{Failure, print};
 #[derive(Args)]
 #[command(after_help = "\
 Methods: individual (s = 1), mixed (groups of 8), batch (one group), plain (not private: no clip, noise or ledger), \
-and the inner algorithms sgd, momentum, adam, adagrad, rmsprop on groups of at most 64.
+and the inner algorithms sgd, momentum, adam, adagrad, rmsprop on groups of at most 64. The noise is exact; with _fast \
+behind the name of a method it is fast.
 
 Example:
   dpsgd bench --net lenet5,paper_cnn --batch 64,512 --clipping individual,batch,mixed --threads 2")]
@@ -91,8 +92,12 @@ fn network(name: &str) -> Result<NetworkSpec, Failure> {
     }
 }
 
-/// The size of a group and the algorithm in it, for every method but `plain`.
-fn method(name: &str, batch: usize) -> Result<(usize, Inner), Failure> {
+/// The size of a group, the algorithm in it and the noise, for every method but `plain`.
+fn method(name: &str, batch: usize) -> Result<(usize, Inner, NoiseKind), Failure> {
+    let (name, noise) = match name.strip_suffix("_fast") {
+        Some(name) => (name, NoiseKind::Fast),
+        None => (name, NoiseKind::Exact),
+    };
     let inner = |name: &str| {
         Inner::named(name, 0.01).ok_or_else(|| {
             Failure::Input(format!(
@@ -109,7 +114,7 @@ fn method(name: &str, batch: usize) -> Result<(usize, Inner), Failure> {
     if !batch.is_multiple_of(size) {
         return Err(Failure::Input(format!("batch = {batch}: a multiple of {size} for {name}")));
     }
-    Ok((size, inner))
+    Ok((size, inner, noise))
 }
 
 /// One step of a method.
@@ -123,7 +128,8 @@ fn machine(error: impl std::fmt::Display) -> Failure {
 fn private<'a, M: Model>(
     model: &'a M,
     weights: Vec<f32>,
-    (batch, size, inner): (usize, usize, Inner),
+    batch: usize,
+    (size, inner, noise): (usize, Inner, NoiseKind),
     threads: usize,
     ledger: &Path,
 ) -> Result<Step<'a>, Failure> {
@@ -142,6 +148,7 @@ fn private<'a, M: Model>(
         Ledger::create(ledger, Header::new(b"bench", mechanism.clone(), true)).map_err(machine)?;
     let mut plan = PlanConfig::new(mechanism, CLIP, STEP);
     plan.inner = inner.into();
+    plan.noise = noise;
     plan.threads = threads;
     let plan = plan.check().map_err(|error| Failure::Input(error.to_string()))?;
     let randomness = Randomness::from_system().map_err(machine)?;
@@ -240,9 +247,9 @@ impl Bench {
             let step = if name == "plain" {
                 plain(&model, weights, batch, self.threads)?
             } else {
-                let (size, inner) = method(name, batch)?;
+                let method = method(name, batch)?;
                 let ledger = place.join(format!("{batch}-{i}-{}", network.dimension()));
-                private(&model, weights, (batch, size, inner), self.threads, &ledger)?
+                private(&model, weights, batch, method, self.threads, &ledger)?
             };
             steps.push((step, Vec::new()));
         }
