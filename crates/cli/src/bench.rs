@@ -13,7 +13,9 @@ use dpsgd_engine::spec::{LayerSpec, NetworkSpec};
 use dpsgd_engine::{Network, Samples, Target, zoo};
 use dpsgd_privacy::mechanism::{Length, Noise, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::ledger::{Header, Ledger};
-use dpsgd_train::{Inner, Model, Native, NoiseKind, PlanConfig, Purpose, Randomness, Stream, Trainer, Worker};
+use dpsgd_train::{
+    Inner, Model, Native, NoiseKind, PlanConfig, Purpose, Randomness, Stream, Trainer, Worker,
+};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::json;
 

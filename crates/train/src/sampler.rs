@@ -20,6 +20,7 @@ pub mod poisson;
 use dpsgd_privacy::mechanism::Sampling;
 
 use self::poisson::Skips;
+use crate::clip::UNIT_GROUPS;
 use crate::plan::{Plan, Position};
 use crate::randomness::{Purpose, Randomness, Stream};
 
@@ -30,6 +31,9 @@ pub struct Batch<'a> {
     pub samples: &'a [u32],
     /// s.
     pub group_size: usize,
+    /// Where the units end in which groups are summed (see [`clip`](crate::clip)): given for Poisson sampling, where they belong to fixed stretches
+    /// of the samples' numbers; empty where they are all of one size.
+    pub ends: &'a [usize],
 }
 
 /// Draws the batches of a run. Its memory is that of one index of the data, its time per round
@@ -46,12 +50,21 @@ pub struct Sampler {
     /// Skips of the Poisson phase with this rate.
     skips: Option<(f64, Skips)>,
     batch: Vec<u32>,
+    ends: Vec<usize>,
 }
 
 impl Sampler {
     /// A sampler of data with N samples.
     pub fn new(samples: u32) -> Self {
-        Self { samples, indices: Vec::new(), epoch: None, swaps: Vec::new(), skips: None, batch: Vec::new() }
+        Self {
+            samples,
+            indices: Vec::new(),
+            epoch: None,
+            swaps: Vec::new(),
+            skips: None,
+            batch: Vec::new(),
+            ends: Vec::new(),
+        }
     }
 
     /// The batch of a round; the same whenever it is asked for.
@@ -85,7 +98,11 @@ impl Sampler {
         if phase.filtered() {
             filter(&mut self.batch, group_size, &mut randomness.stream(Purpose::Filter, position.round));
         }
-        Batch { samples: &self.batch, group_size }
+        self.ends.clear();
+        if let Sampling::Poisson { rate } = phase.sampling() {
+            ends(&self.batch, rate, &mut self.ends);
+        }
+        Batch { samples: &self.batch, group_size, ends: &self.ends }
     }
 
     /// The first `size` steps of Fisher and Yates, undone afterwards so that the next round starts
@@ -124,6 +141,22 @@ impl Sampler {
         self.indices.clear();
         self.indices.extend(0..self.samples);
         self.epoch = None;
+    }
+}
+
+/// Cuts a Poisson batch, whose samples are in rising order, into units of at most [`UNIT_GROUPS`] samples from one stretch of numbers. The stretches
+/// are public, and long enough for 24 samples on average: adding or removing a sample changes the units of its own stretch only.
+pub(crate) fn ends(batch: &[u32], rate: f64, ends: &mut Vec<usize>) {
+    let stretch = (24.0 / rate).round().clamp(1.0, f64::from(u32::MAX)) as u32;
+    let mut start = 0;
+    for i in 1..batch.len() {
+        if batch[i] / stretch != batch[start] / stretch || i - start == UNIT_GROUPS as usize {
+            ends.push(i);
+            start = i;
+        }
+    }
+    if !batch.is_empty() {
+        ends.push(batch.len());
     }
 }
 

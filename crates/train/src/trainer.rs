@@ -209,6 +209,7 @@ impl<'m, M: Model> Trainer<'m, M> {
                 hook: config.hook.as_ref(),
                 bound,
                 separable,
+                poisson: matches!(phase.sampling(), Sampling::Poisson { .. }),
             };
             let (sum, losses) = groups.sum(&work, pool);
             if let Some(weights) = interrupt.take() {

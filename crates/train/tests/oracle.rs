@@ -104,15 +104,18 @@ fn round(plan: &Plan, toy: &Toy, w: &[f32], round: u64, eta_bound: f64, randomne
         sum.iter_mut().zip(&a).for_each(|(sum, a)| *sum += a);
         groups += 1.0;
     }
+    // What rounding may add where a sample is added or removed is in the noise.
+    let shift = if matches!(phase.sampling(), Sampling::Poisson { .. }) { 1.0 / 1024.0 } else { 0.0 };
+    let sensitivity = 2.0 * eta_bound * (1.0 + shift);
     let noise = match config.noise {
         NoiseKind::Fast => {
             let mut normals = vec![0.0; w.len()];
             noise::fast::draws(randomness, round, &mut normals);
-            let deviation = 2.0 * eta_bound * phase.sigma();
+            let deviation = sensitivity * phase.sigma();
             normals.iter().map(|&z| deviation * f64::from(z)).collect::<Vec<_>>()
         }
         _ => {
-            let exact = Exact::for_sensitivity(2.0 * eta_bound, w.len(), phase.sigma());
+            let exact = Exact::for_sensitivity(sensitivity, w.len(), phase.sigma());
             let mut whole = vec![0.0; w.len()];
             noise::exact::draws(randomness, round, exact.deviation() / exact.step(), &mut whole);
             whole.iter().map(|z| z * exact.step()).collect()

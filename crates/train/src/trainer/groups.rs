@@ -34,6 +34,8 @@ pub(super) struct Work<'a> {
     pub(super) bound: f64,
     /// Whether a large group may be split.
     pub(super) separable: bool,
+    /// Whether a sample that is added or removed shifts others: see [`Batch::ends`].
+    pub(super) poisson: bool,
 }
 
 impl Work<'_> {
@@ -43,7 +45,7 @@ impl Work<'_> {
         split.then(|| self.batch.group_size.div_ceil(CHUNK))
     }
 
-    /// The samples of a unit of whole groups.
+    /// The number of samples of a unit of whole groups, where they are all of one size.
     fn unit_samples(&self) -> usize {
         (CHUNK / self.batch.group_size).max(1) * self.batch.group_size
     }
@@ -51,8 +53,20 @@ impl Work<'_> {
     fn units(&self) -> usize {
         match self.parts() {
             Some(parts) => self.batch.samples.len() / self.batch.group_size * parts,
+            None if self.poisson => self.batch.ends.len(),
             None => self.batch.samples.len().div_ceil(self.unit_samples()),
         }
+    }
+
+    /// The samples of a unit of whole groups.
+    fn unit(&self, unit: usize) -> &[u32] {
+        let samples = self.batch.samples;
+        if self.poisson {
+            let start = unit.checked_sub(1).map_or(0, |before| self.batch.ends[before]);
+            return &samples[start..self.batch.ends[unit]];
+        }
+        let start = unit * self.unit_samples();
+        &samples[start..(start + self.unit_samples()).min(samples.len())]
     }
 }
 
@@ -155,7 +169,7 @@ impl<W: Worker> Groups<W> {
         turn.next = 0;
         turn.failed = false;
         turn.losses = Losses::default();
-        turn.total.reset(work.bound);
+        turn.total.reset(work.bound, work.poisson);
         let taken = AtomicUsize::new(0);
         match pool {
             Some(pool) => {
@@ -210,9 +224,7 @@ impl<W: Worker> Groups<W> {
     /// A unit of whole groups; false if another thread failed.
     fn whole_groups(&self, thread: &mut Thread<W>, work: &Work<'_>, unit: usize) -> bool {
         let size = work.batch.group_size;
-        let start = unit * work.unit_samples();
-        let end = (start + work.unit_samples()).min(work.batch.samples.len());
-        let samples = &work.batch.samples[start..end];
+        let samples = work.unit(unit);
         let Thread { worker, partial, result, scratch } = thread;
         let losses = if work.inner == Inner::Gradient && work.hook.is_none() {
             partial.add_with(|scale, sum| worker.add_scaled(samples, size, scale, sum))
