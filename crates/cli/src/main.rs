@@ -5,6 +5,7 @@
 //! other failure. A reader that closes the pipe early is no failure.
 
 mod account;
+mod audit;
 mod bench;
 mod calibrate;
 mod chart;
@@ -59,6 +60,8 @@ enum Command {
     Report(train::ReportCommand),
     /// Every table and figure of the paper, from this software
     Reproduce(reproduce::Reproduce),
+    /// Attack what would be trained and compare its leakage with the claim
+    Audit(audit::Audit),
     /// Fetch and list data sets
     Data(data::Data),
     /// Measure how fast a round is
@@ -114,6 +117,7 @@ fn run() -> Result<(), Failure> {
         Command::Evaluate(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Reproduce(command) => command.run(),
+        Command::Audit(command) => command.run(),
         Command::Data(command) => command.run(),
         Command::Bench(command) => command.run(),
     }
@@ -125,7 +129,7 @@ fn refuse(error: &clap::Error) -> Result<(), Failure> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             Err(Failure::Input(
-                "a command is missing: train, account or another; get or list after data (see dpsgd --help)"
+                "a command is missing: train, account or another; get or list after data, mechanism or training after audit (see dpsgd --help)"
                     .into(),
             ))
         }

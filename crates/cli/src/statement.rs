@@ -38,7 +38,7 @@ pub fn trained(report: &Report) -> String {
 }
 
 /// The settings, a line for each idea.
-fn described(run: &Run) -> String {
+pub fn described(run: &Run) -> String {
     let mechanism = &run.mechanism;
     let mut text = String::new();
     let phases = mechanism.phases();

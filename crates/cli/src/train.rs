@@ -3,20 +3,20 @@
 pub mod algorithm;
 mod budget;
 mod course;
-mod defaults;
-mod directory;
+pub mod defaults;
+pub mod directory;
 pub mod evaluation;
 mod facts;
-mod inputs;
+pub mod inputs;
 pub mod mechanism;
 mod metrics;
 pub mod net;
-mod outputs;
+pub mod outputs;
 pub mod progress;
 mod report;
 pub mod samples;
 pub mod settings;
-mod setup;
+pub mod setup;
 mod summary;
 
 use std::path::PathBuf;

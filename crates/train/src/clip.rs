@@ -34,6 +34,7 @@
 //! C·2⁻¹⁰. n has mean 24; more than 400 have a probability below e⁻⁷⁰⁰, less than any δ that is accounted for. The sum states
 //! 2C(1 + 2⁻¹⁰) as its sensitivity then, for which the noise is scaled.
 
+use crate::fault::{self, Fault};
 use crate::simd;
 
 /// The relative error a model may make in the norm it hands to the clip: 2⁻¹⁷ ≈ 7.6e-6.
@@ -66,6 +67,10 @@ pub fn factor(norm: f64, bound: f64) -> (f32, Clipped) {
     if norm.is_nan() || norm > f64::from(f32::MAX) {
         return (0.0, Clipped::NotFinite);
     }
+    if fault::injected(Fault::ClippedAfterTheSum) {
+        return (1.0, Clipped::No);
+    }
+    let bound = if fault::injected(Fault::ClipBoundDoubled) { 2.0 * bound } else { bound };
     let target = bound * (1.0 - MARGIN);
     if norm <= target { (1.0, Clipped::No) } else { ((target / norm) as f32, Clipped::Yes) }
 }
@@ -231,6 +236,11 @@ impl ClippedSum {
             },
         );
         self.counts.add(std::mem::take(&mut unit.counts));
+        if fault::injected(Fault::ClippedAfterTheSum) {
+            let norm = self.values.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let longest = self.counts.groups as f64 * self.bound;
+            self.values.iter_mut().for_each(|x| *x *= (longest / norm).min(1.0));
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod rmsprop;
 mod sgd;
 
 use crate::error::{PlanError, within};
+use crate::fault::{self, Fault};
 use crate::model::Worker;
 use crate::simd;
 
@@ -232,9 +233,11 @@ pub(crate) fn run(
     result: &mut [f32],
 ) -> f32 {
     let Some(step) = inner.step() else { return worker.gradient(group, result) };
-    worker.weights_mut().copy_from_slice(start);
-    scratch.first.fill(0.0);
-    scratch.second.fill(0.0);
+    if !fault::injected(Fault::StateLeaks) {
+        worker.weights_mut().copy_from_slice(start);
+        scratch.first.fill(0.0);
+        scratch.second.fill(0.0);
+    }
     // Plain SGD walks by η times the gradients, so its end tells their sum.
     let sums = kind == GroupResult::SumOfGradients && !matches!(inner, Inner::Sgd { .. });
     if sums {

@@ -37,6 +37,7 @@ pub use header::Header;
 pub use history::History;
 pub use record::{Digest, Position};
 
+use crate::fault::{self, Fault};
 use crate::trainer::Charge;
 use error::failed;
 use record::Record;
@@ -196,7 +197,8 @@ impl<S: Storage> Ledger<S> {
                 None => self.length.max(1),
             };
             let to = blocks::boundary(self.header.mechanism(), round.saturating_add(self.length));
-            self.record(Record::Charge { from: self.charged, to })?;
+            let short = u64::from(fault::injected(Fault::LedgerShort));
+            self.record(Record::Charge { from: self.charged.saturating_sub(short), to: to - short })?;
             self.charged = to;
             self.paid = Some((Instant::now(), begun.elapsed()));
         }

@@ -66,11 +66,13 @@
 //! | [`ledger`] | what is spent, on the disk before it is spent |
 //! | [`checkpoint`] | what an interrupted run goes on from |
 //! | [`directory`] | the files of a run |
+//! | [`fault`] | what can be made to go wrong, in a copy for tests only |
 
 pub mod checkpoint;
 pub mod clip;
 pub mod directory;
 pub mod error;
+pub mod fault;
 pub mod hook;
 pub mod inner;
 pub mod ledger;

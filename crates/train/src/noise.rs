@@ -18,6 +18,7 @@ pub use self::fast::standard_normals;
 
 use self::exact::Exact;
 use crate::clip::ClippedSum;
+use crate::fault::{self, Fault};
 use crate::randomness::Randomness;
 
 /// Coordinates a block; even.
@@ -78,9 +79,15 @@ impl<'a> Noise<'a> {
     /// The noise that belongs to a clipped sum: N(0, (sensitivity·σ)²), for exact noise with the sensitivity
     /// of the sum on its grid.
     pub fn of(kind: NoiseKind, sum: &ClippedSum, sigma: f64, randomness: &'a Randomness, round: u64) -> Self {
+        let sensitivity = match sum.sensitivity() {
+            _ if fault::injected(Fault::SigmaForSensitivity) => sigma,
+            sensitivity if fault::injected(Fault::NoiseHalved) => 0.5 * sensitivity,
+            sensitivity => sensitivity,
+        };
+        let round = if fault::injected(Fault::NoiseReused) { round & !1 } else { round };
         let kind = match kind {
-            NoiseKind::Exact => Kind::Exact(Exact::of(sum, sigma)),
-            NoiseKind::Fast => Kind::Fast(sum.sensitivity() * sigma),
+            NoiseKind::Exact => Kind::Exact(Exact::for_sensitivity(sensitivity, sum.values().len(), sigma)),
+            NoiseKind::Fast => Kind::Fast(sensitivity * sigma),
         };
         Self { randomness, round, kind }
     }

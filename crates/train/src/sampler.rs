@@ -21,6 +21,7 @@ use dpsgd_privacy::mechanism::Sampling;
 
 use self::poisson::Skips;
 use crate::clip::UNIT_GROUPS;
+use crate::fault::{self, Fault};
 use crate::plan::{Plan, Position};
 use crate::randomness::{Purpose, Randomness, Stream};
 
@@ -95,7 +96,7 @@ impl Sampler {
                 1
             }
         };
-        if phase.filtered() {
+        if phase.filtered() && !fault::injected(Fault::FilterIgnored) {
             filter(&mut self.batch, group_size, &mut randomness.stream(Purpose::Filter, position.round));
         }
         self.ends.clear();
@@ -112,8 +113,9 @@ impl Sampler {
             self.identity();
         }
         self.swaps.clear();
+        let left = if fault::injected(Fault::RemainderFixed) { self.samples % size as u32 } else { 0 };
         for first in 0..size as u32 {
-            let other = first + stream.below(self.samples - first);
+            let other = first + stream.below(self.samples - left - first);
             self.swaps.push(other);
             self.indices.swap(first as usize, other as usize);
         }
@@ -129,7 +131,8 @@ impl Sampler {
             return;
         }
         self.identity();
-        let mut stream = randomness.stream(Purpose::Permutation, epoch);
+        let drawn = if fault::injected(Fault::PermutationKept) { 0 } else { epoch };
+        let mut stream = randomness.stream(Purpose::Permutation, drawn);
         for first in 0..self.samples {
             let other = first + stream.below(self.samples - first);
             self.indices.swap(first as usize, other as usize);

@@ -8,7 +8,7 @@
 //! which is post-processing. All of it is exact: a, Z and their sum are whole numbers below 2⁵³ in double precision.
 //!
 //! **The deviation is (2C + 2√d·h)·σ, rounded up.** Substituting a group's content moves U by at most 2C
-//! ([`ClippedSum::sensitivity`]) and a·h by 2C + √d·h; adding or removing one moves U by C and a·h by C + √d·h, which is half
+//! ([`ClippedSum::sensitivity`](crate::clip::ClippedSum::sensitivity)) and a·h by 2C + √d·h; adding or removing one moves U by C and a·h by C + √d·h, which is half
 //! of 2C + 2√d·h. So a mechanism with σ is one with σ. h is 2C·2⁻¹²/√d or less, so this costs at most 0.05 % of the noise (more
 //! only where σ is so large that D would leave the range of the sampler).
 //!
@@ -26,7 +26,6 @@ use dpsgd_engine::kernel::gaussian::{LARGEST_DEVIATION, WORDS_PER_ROUNDED_PAIR, 
 
 use super::BLOCK;
 use super::refine::Refinement;
-use crate::clip::ClippedSum;
 use crate::randomness::{Purpose, Randomness};
 use crate::simd;
 
@@ -47,12 +46,7 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// For a clipped sum; see the module documentation.
-    pub fn of(sum: &ClippedSum, sigma: f64) -> Self {
-        Self::for_sensitivity(sum.sensitivity(), sum.values().len(), sigma)
-    }
-
-    /// For a sensitivity 2C in d dimensions.
+    /// For a sensitivity 2C in d dimensions; see the module documentation.
     pub fn for_sensitivity(sensitivity: f64, dimension: usize, sigma: f64) -> Self {
         let root = (dimension as f64).sqrt();
         let fine = FINENESS + root.log2().ceil() as i32;

@@ -167,7 +167,7 @@ fn the_grid_costs_little_and_is_counted() {
 fn the_noised_sum_is_on_the_grid() {
     let randomness = Randomness::from_seed(13, 0);
     for (bound, sigma) in [(1.0, 2.0), (0.013, 0.7), (1e-6, 0.05)] {
-        let exact = Exact::of(&ClippedSum::new(1000, bound), sigma);
+        let exact = Exact::for_sensitivity(2.0 * bound, 1000, sigma);
         let mut u: Vec<f64> = (0..1000).map(|i| f64::from(i) * bound / 777.0).collect();
         u[7] = 1e300;
         let mut out = vec![0.0; 1000];
