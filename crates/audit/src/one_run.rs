@@ -100,6 +100,48 @@ pub fn guess(scores: &[f64], coins: &[bool], guesses: usize) -> Guesses {
     Guesses { canaries: scores.len() as u64, guesses: 2 * half as u64, correct: (low + high) as u64 }
 }
 
+/// The likelihood ratio of a gradient canary's two forms, for an auditor who sees every update and no batch.
+///
+/// In a round that draws the canary, with probability `rate`, its coordinate of Ū/C is 1 or `other` beside what the other samples add; that is
+/// smooth in time and estimated from the rounds around it. The score need not be exact for the bounds to hold, only good.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// How likely a round draws a sample.
+    pub rate: f64,
+    /// 2σ, the deviation of the noise in units of C.
+    pub deviation: f64,
+    /// The other form in units of C: −1 if it is substituted, 0 if it is removed.
+    pub other: f64,
+}
+
+/// The rounds on either side from which the part of the other samples is estimated.
+const AROUND: usize = 10;
+
+impl Ratio {
+    /// Σ over rounds of ln(P(x | form 1)/P(x | form 2)).
+    pub fn score(&self, rounds: &[f32]) -> f64 {
+        let mut sums = vec![0.0];
+        sums.extend(rounds.iter().scan(0.0, |sum, x| {
+            *sum += f64::from(*x);
+            Some(*sum)
+        }));
+        let term = |x: f64, at: f64| {
+            let exponent = (x * at - 0.5 * at * at) / (self.deviation * self.deviation);
+            // ln(1 − q + q·e^exponent), without overflow.
+            let (q, top) = (self.rate.min(1.0), exponent.max(0.0));
+            top + ((1.0 - q) * (-top).exp() + q * (exponent - top).exp()).ln()
+        };
+        let each = |(i, x): (usize, &f32)| {
+            let (low, high) = (i.saturating_sub(AROUND), (i + AROUND + 1).min(rounds.len()));
+            let others = (high - low - 1).max(1) as f64;
+            let x = f64::from(*x);
+            let y = x - (sums[high] - sums[low] - x) / others;
+            term(y, 1.0) - term(y, self.other)
+        };
+        rounds.iter().enumerate().map(each).sum()
+    }
+}
+
 /// What an audit proves, the best over several numbers of guesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proved {
@@ -193,6 +235,24 @@ mod tests {
                 "{mu}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_the_densities() {
+        let ratio = Ratio { rate: 0.1, deviation: 0.8, other: -1.0 };
+        // No rounds around it: what the others add is taken to be 0.
+        let density = |x: f64, mean: f64| (-0.5 * ((x - mean) / 0.8).powi(2)).exp();
+        for x in [-3.0f32, -0.2, 0.0, 0.7, 2.5, 200.0] {
+            let y = f64::from(x);
+            let of = |form: f64| 0.9 * density(y, 0.0) + 0.1 * density(y, form);
+            let found = ratio.score(&[x]);
+            let exact = if x > 100.0 { found } else { (of(1.0) / of(-1.0)).ln() };
+            assert!(found.is_finite() && (found - exact).abs() < 1e-9, "{x}: {found} {exact}");
+        }
+        // A constant that others add does not matter.
+        let rounds: Vec<f32> = (0..50).map(|i| if i == 20 { 1.0 } else { 0.0 }).collect();
+        let shifted: Vec<f32> = rounds.iter().map(|x| x + 7.0).collect();
+        assert!((ratio.score(&rounds) - ratio.score(&shifted)).abs() < 1e-4 && ratio.score(&rounds) > 0.1);
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub struct Training {
     quiet: bool,
 }
 
+/// The most values that are kept: canaries times rounds, four bytes each.
+const MOST_VALUES: u64 = 1 << 29;
+
 /// What a canary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
@@ -140,6 +143,15 @@ impl Training {
         if !(self.confidence > 0.5 && self.confidence < 1.0) {
             return Err(Failure::Input(format!("confidence = {}: above 0.5 and below 1", self.confidence)));
         }
+        let values = self.canaries.saturating_mul(setup.plan.rounds());
+        if self.kind == Kind::Gradient && values > MOST_VALUES {
+            return Err(Failure::Input(format!(
+                "canaries = {}: with {} rounds at most {} (every canary is followed through every round)",
+                self.canaries,
+                setup.plan.rounds(),
+                MOST_VALUES / setup.plan.rounds()
+            )));
+        }
         if self.kind == Kind::Label && setup.inputs.split.train.classes().is_none_or(|classes| classes < 2) {
             return Err(Failure::Input("kind = label: the data have no labels to exchange".into()));
         }
@@ -204,13 +216,21 @@ impl Training {
             (*slot, Canary { coordinate: *coordinate, value: if *coin { long } else { other } })
         });
         let model = Canaried::new(&model, canaries.collect());
-        let mut scores = vec![0.0; slots.len()];
-        self.train(setup, &model, randomness, |update| {
-            for (score, place) in scores.iter_mut().zip(&places) {
-                *score += f64::from(update[*place]);
+        let phase = &setup.run.mechanism.phases()[0];
+        let divisor = setup.plan.divisor(phase);
+        // What every canary's coordinate showed in every round, in units of C.
+        let mut seen: Vec<Vec<f32>> = vec![Vec::new(); slots.len()];
+        self.train(setup, &model, randomness, |update, bound| {
+            for (seen, place) in seen.iter_mut().zip(&places) {
+                seen.push((f64::from(update[*place]) * divisor / bound) as f32);
             }
         })?;
-        Ok(scores)
+        let ratio = one_run::Ratio {
+            rate: setup.samples_per_round() / samples.count() as f64,
+            deviation: 2.0 * phase.sigma(),
+            other: f64::from(other / long),
+        };
+        Ok(seen.iter().map(|rounds| ratio.score(rounds)).collect())
     }
 
     fn labels(
@@ -235,7 +255,7 @@ impl Training {
         let samples = Relabelled { samples: Labelled(data), labels };
         let group_size = setup.settings.group_size.unwrap_or(1) as usize;
         let model = Native::new(&setup.network, &samples, group_size).map_err(machine)?;
-        let weights = self.train(setup, &model, randomness, |_| {})?;
+        let weights = self.train(setup, &model, randomness, |_, _| {})?;
         let mut worker = dpsgd_engine::Worker::new(&setup.network, &samples, 1, Level::best());
         worker.weights_mut().copy_from_slice(&weights);
         // The output for the wrong label over that for the right one: the likelihood ratio of a softmax.
@@ -253,7 +273,7 @@ impl Training {
         setup: &Setup,
         model: &M,
         randomness: Randomness,
-        mut see: impl FnMut(&[f32]),
+        mut see: impl FnMut(&[f32], f64),
     ) -> Result<Vec<f32>, Failure> {
         let mut stream = randomness.stream(Purpose::Initialisation, 0);
         let weights = setup.network.initial(|| stream.unit() as f32);
@@ -265,7 +285,7 @@ impl Training {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─"));
         while !trainer.finished() {
             let round = trainer.round(&mut Unrecorded).map_err(machine)?;
-            see(round.update);
+            see(round.update, round.bound);
             bar.inc(1);
         }
         bar.finish_and_clear();
