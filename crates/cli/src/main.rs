@@ -11,6 +11,7 @@ mod calibrate;
 mod chart;
 mod curve;
 mod data;
+mod file;
 mod html;
 mod json;
 mod reproduce;

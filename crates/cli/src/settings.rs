@@ -5,7 +5,7 @@
 //! (epochs and rounds, sigma and noise-multiplier, delta and epsilon, groups and rate) the one from the
 //! stronger place wins; both in one place are refused.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use dpsgd_privacy::Adversary;
@@ -13,6 +13,7 @@ use dpsgd_privacy::mechanism::{Length, Mechanism, Neighbours, Noise, PhaseConfig
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
+use crate::file::read;
 
 /// The settings of a run and the question about it. In a file, also those of one phase.
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq)]
@@ -167,17 +168,6 @@ pub struct Run {
 
 /// The default of `--delta`.
 pub const DELTA: f64 = 1e-5;
-
-/// Reads a TOML file: settings of a run, of training, or a network.
-pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
-        let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        refuse(format!("{place}{}", error.message()))
-    })
-}
 
 /// The run that flags and an optional file describe.
 pub fn resolve(flags: &Settings, path: Option<&PathBuf>) -> Result<Run, Failure> {

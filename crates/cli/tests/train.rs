@@ -3,7 +3,6 @@
 mod folder;
 
 use std::fs;
-use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -279,31 +278,10 @@ fn every_sampler_inner_algorithm_and_schedule_runs() {
     assert_eq!(evaluated["test_accuracy"], summary["test_accuracy"]);
 }
 
-/// Two classes that a line divides, in two files.
-fn table(folder: &Folder) -> &'static str {
-    let rows = |count: usize| {
-        let row = |i: usize| {
-            let (age, job) = (i * 37 % 100, ["nurse", "smith"][i % 2]);
-            format!("{age},{job},{}\n", if age >= 50 { "high" } else { "low" })
-        };
-        format!("age,job,income\n{}", (0..count).map(row).collect::<String>())
-    };
-    folder.write("people.csv", &rows(2000));
-    folder.write("public.csv", &rows(200));
-    folder.write(
-        "people.toml",
-        "data = \"people.csv\"\ntest = \"public.csv\"\nnet = \"logistic\"\ngroups = 100\nepochs = 3\n\
-         [schema.label]\nname = \"income\"\ncategories = [\"low\", \"high\"]\n\
-         [[schema.column]]\nname = \"age\"\nrange = [0, 100]\n\
-         [[schema.column]]\nname = \"job\"\ncategories = [\"nurse\", \"smith\"]\n",
-    );
-    "people.toml"
-}
-
 #[test]
 fn a_table_of_ones_own() {
     let folder = Folder::new("train-table");
-    let config = table(&folder);
+    let config = folder.table();
     let summary = folder.json(&["train", "--config", config, "--sigma", "1", "--step", "2"]);
     assert!(summary["test_accuracy"].as_f64().unwrap() > 0.7, "{summary:#}");
     assert_eq!((&summary["private"], &summary["note"]), (&Value::Bool(true), &Value::Null));
@@ -411,23 +389,6 @@ fn what_is_wrong_is_refused_before_anything_is_written() {
     folder.refused(&["data", "get", "imagenet"], "imagenet");
     folder.refused(&["data"], "get");
     assert!(folder.text(&["data", "list"]).contains("mnist"));
-}
-
-#[test]
-fn damaged_data_are_refused() {
-    let folder = Folder::new("train-damaged");
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/mnist");
-    let names = ["train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz"];
-    fs::create_dir(folder.path("mnist")).unwrap();
-    for name in names {
-        fs::copy(whole.join(name), folder.path("mnist").join(name)).unwrap();
-    }
-    folder.refused(&["train", "--data-dir", "mnist"], "t10k-labels-idx1-ubyte");
-    let labels = fs::read(whole.join("t10k-labels-idx1-ubyte.gz")).unwrap();
-    for bytes in [&labels[..labels.len() / 2], b"", b"not an IDX file"] {
-        fs::write(folder.path("mnist/t10k-labels-idx1-ubyte.gz"), bytes).unwrap();
-        folder.refused(&["train", "--data-dir", "mnist"], "t10k-labels-idx1-ubyte");
-    }
 }
 
 /// A step that is far too long: the run comes apart, and says so with files that can be read.

@@ -205,8 +205,15 @@ impl Builder {
                 if padding >= height.max(width) {
                     return Err(format!("padding = {padding}: must be smaller than the kernel"));
                 }
+                // A file may hold any number. With the border bounded, a kernel that fits into it and what comes
+                // out of it are bounded too, and no product below can wrap around and pass for a small one.
+                let bordered = |size: usize| padding.saturating_mul(2).saturating_add(size);
+                let area = bordered(shape.height).saturating_mul(bordered(shape.width));
+                if area.saturating_mul(shape.channels) > MOST_NUMBERS {
+                    return Err(format!("padding = {padding}: more than {MOST_NUMBERS} numbers with it"));
+                }
                 let out = |size: usize, kernel: usize| {
-                    (size + 2 * padding).checked_sub(kernel).map(|rest| rest / stride + 1)
+                    bordered(size).checked_sub(kernel).map(|rest| rest / stride + 1)
                 };
                 let (Some(out_height), Some(out_width)) =
                     (out(shape.height, height), out(shape.width, width))

@@ -67,6 +67,17 @@ pub enum DirectoryError {
         /// The file.
         path: PathBuf,
     },
+    /// The configuration is not the one the run was started with.
+    #[error("{}: is damaged or of another run, the ledger was begun with another one; restore it from a copy", .0.display())]
+    Config(PathBuf),
+    /// What is in the metrics was not written by [`Metrics::append`].
+    #[error("{} is damaged, line {line}: it is no measurement; restore it from a copy, or remove the file and go on without its past", path.display())]
+    Measurement {
+        /// The metrics.
+        path: PathBuf,
+        /// Counted from one.
+        line: usize,
+    },
     /// Another process trains there.
     #[error("{}: another process is using this run; wait for its end or stop it", .0.display())]
     InUse(PathBuf),
@@ -174,6 +185,20 @@ impl RunDirectory {
         })
     }
 
+    /// The configuration.
+    ///
+    /// # Guarantee
+    /// It is, byte for byte, the one with which the ledger was begun, or there is an error. So whoever reads
+    /// the settings of a run from it reads those that are charged for, and a damaged file is named as such
+    /// before anything is computed from it.
+    pub fn config(&self) -> Result<Vec<u8>, DirectoryError> {
+        let config = self.read(CONFIG)?;
+        match History::begun_with(&self.file(LEDGER), &config)? {
+            true => Ok(config),
+            false => Err(DirectoryError::Config(self.file(CONFIG))),
+        }
+    }
+
     /// Writes one of its files, see [`write_atomically`].
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
         let path = self.locked(name)?;
@@ -227,7 +252,7 @@ impl RunDirectory {
             Err(DirectoryError::Missing { .. }) => Vec::new(),
             other => other?,
         };
-        if let Some(round) = last_round(&text).filter(|&round| round > spent) {
+        if let Some(round) = last_round(&self.file(METRICS), &text)?.filter(|&round| round > spent) {
             let witness = format!("{METRICS} has reached round {round} and {spent} are charged");
             return Err(shortened(witness).into());
         }
@@ -314,10 +339,17 @@ impl Metrics {
     }
 }
 
-/// The round of the last complete line that has one.
-fn last_round(text: &[u8]) -> Option<u64> {
-    let lines = text.split_inclusive(|&byte| byte == b'\n').rev();
-    lines
-        .filter(|line| line.ends_with(b"\n"))
-        .find_map(|line| serde_json::from_slice::<Value>(line).ok()?.get("round")?.as_u64())
+/// The last round that a complete line tells of. Every complete line must tell of one: a damaged line would be a
+/// silent witness, and who reads the measurements at the end of the run would only then refuse it.
+fn last_round(path: &Path, text: &[u8]) -> Result<Option<u64>, DirectoryError> {
+    let mut last = None;
+    for (i, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        if line.ends_with(b"\n") {
+            let value = serde_json::from_slice::<Value>(line).ok();
+            let round = value.and_then(|value| value.get("round")?.as_u64());
+            let damaged = || DirectoryError::Measurement { path: path.to_owned(), line: i + 1 };
+            last = last.max(Some(round.ok_or_else(damaged)?));
+        }
+    }
+    Ok(last)
 }

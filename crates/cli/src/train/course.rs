@@ -119,13 +119,20 @@ impl Course<'_> {
         let last = match shown {
             Some(epoch) => epoch,
             // Nothing was left to do but what comes after the last round.
-            None => match metrics::read(self.directory.path())?.pop() {
-                Some(epoch) => epoch,
-                None => {
-                    let start = (setup.plan.config().step.start, setup.plan.config().clipping.start);
-                    self.evaluated(start, 0.0)?
+            None => {
+                let known = metrics::read(self.directory.path())?.pop();
+                let config = setup.plan.config();
+                let at =
+                    known.as_ref().map_or((config.step.start, config.clipping.start), |k| (k.step, k.clip));
+                let speed = known.as_ref().map_or(0.0, |known| known.samples_per_s);
+                // The last line may be of an epoch before the last: the rounds behind it were charged and lost in
+                // the crash, and what is said at the end counts them. It may also be damaged, so that only what
+                // no statement rests on is taken from it.
+                match known.is_some_and(|known| known.round == last) {
+                    true => self.measured(at, speed)?,
+                    false => self.evaluated(at, speed)?,
                 }
-            },
+            }
         };
         self.ended(&last)
     }
@@ -135,8 +142,8 @@ impl Course<'_> {
         round as f64 / per_epoch as f64
     }
 
-    /// Measures on the test set, then writes the line of the epoch and the checkpoint.
-    fn evaluated(&mut self, (step, clip): (f64, f64), samples_per_s: f64) -> Result<Epoch, Failure> {
+    /// Measures on the test set.
+    fn measured(&mut self, (step, clip): (f64, f64), samples_per_s: f64) -> Result<Epoch, Failure> {
         let setup = self.setup;
         let seen = evaluation::evaluate(
             &setup.network,
@@ -151,7 +158,7 @@ impl Course<'_> {
         }
         let spent = self.trainer.next_round();
         let note = setup.facts().note(&setup.settings);
-        let epoch = Epoch {
+        Ok(Epoch {
             round: spent,
             epoch: self.epochs(spent),
             updates: self.trainer.state().outer.steps,
@@ -167,7 +174,13 @@ impl Course<'_> {
             samples_per_s,
             private: note.is_none() && self.trainer.is_private(),
             note,
-        };
+        })
+    }
+
+    /// Measures on the test set, then writes the line of the epoch and the checkpoint.
+    fn evaluated(&mut self, at: (f64, f64), samples_per_s: f64) -> Result<Epoch, Failure> {
+        let setup = self.setup;
+        let epoch = self.measured(at, samples_per_s)?;
         self.directory.push(&epoch)?;
         if let Some(found) = self.trainer.take_diagnostics() {
             self.not_finite += found.counts.not_finite;

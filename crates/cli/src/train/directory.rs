@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use dpsgd_train::TrainerState;
-use dpsgd_train::checkpoint::Checkpoint;
+use dpsgd_train::checkpoint::{Checkpoint, CheckpointError};
 use dpsgd_train::directory::{CHECKPOINT, DirectoryError, Metrics, RunDirectory};
 use dpsgd_train::ledger::{Ledger, LedgerError};
 use serde_json::{Value, json};
 
 use super::facts::{FACTS, Facts};
 use super::inputs::Constants;
-use super::metrics::Epoch;
+use super::metrics::{self, Epoch};
 use super::settings::TrainSettings;
 use super::setup::Setup;
 use crate::Failure;
@@ -21,6 +21,7 @@ impl From<DirectoryError> for Failure {
         match error {
             DirectoryError::Io { .. }
             | DirectoryError::Ledger(LedgerError::Io { .. } | LedgerError::Broken)
+            | DirectoryError::Checkpoint(CheckpointError::Io { .. })
             | DirectoryError::InUse(_) => Failure::Machine(error.to_string()),
             // A wrong, damaged or finished run is what was asked for.
             _ => Failure::Input(error.to_string()),
@@ -67,7 +68,7 @@ impl Directory {
         let existed = path.exists();
         let run = RunDirectory::create(&path)?;
         let fill = || -> Result<(Ledger, Metrics), Failure> {
-            run.write(FACTS, format!("{:#}\n", json!(setup.facts())).as_bytes())?;
+            run.write(FACTS, setup.facts().text().as_bytes())?;
             let private = setup.settings.seed.is_none();
             Ok(run.start(setup.config()?.as_bytes(), setup.plan.mechanism(), private)?)
         };
@@ -76,9 +77,9 @@ impl Directory {
             directory.save(state, 0, 0.0)?;
             Ok(directory)
         });
-        if made.is_err() && !existed {
+        if made.is_err() {
             // The first error is the one to tell of.
-            let _ = std::fs::remove_dir_all(&path);
+            let _ = if existed { empty(&path) } else { std::fs::remove_dir_all(&path) };
         }
         made
     }
@@ -86,6 +87,8 @@ impl Directory {
     /// Takes up an interrupted run: the directory, the state to go on from, and the seconds trained.
     pub fn open(setup: &Setup, path: &Path) -> Result<(Self, TrainerState, f64), Failure> {
         let run = RunDirectory::open(path)?;
+        // The report at the end reads them: what it would refuse then is refused before anything is spent.
+        metrics::read(path)?;
         let resumed = run.resume(setup.plan.mechanism(), setup.settings.seed.is_none())?;
         let checkpoint = resumed.checkpoint;
         let (state, seconds) =
@@ -142,6 +145,14 @@ impl Directory {
     pub fn finish(&mut self) -> Result<(), Failure> {
         self.ledger.finish().map_err(|error| DirectoryError::from(error).into())
     }
+}
+
+/// Removes what a run that could not begin has put into a directory that was empty before it.
+fn empty(path: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        std::fs::remove_file(entry?.path())?;
+    }
+    Ok(())
 }
 
 /// `runs/DATA-NET-1`, or the first number that is free.

@@ -1,10 +1,11 @@
 //! What a report needs to know about a run beside its settings, so that it needs no data.
 
-use dpsgd_train::ledger::spent_mechanism;
 use std::path::Path;
 
 use dpsgd_privacy::mechanism::Sampling;
+use dpsgd_train::ledger::{Digest, spent_mechanism};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::algorithm::described;
 use super::inputs;
@@ -17,9 +18,12 @@ use crate::settings::{Run, number};
 
 /// The file of [`Facts`].
 pub const FACTS: &str = "facts.json";
+/// Its field with the digest of the others.
+const SHA256: &str = "sha256";
 
 /// Public facts about the data and the network of a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Facts {
     /// The name of the data.
     pub data: String,
@@ -38,12 +42,27 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// What is written into the directory of a run, with its own SHA-256: the ledger binds the configuration,
+    /// and nothing else would notice a changed digit here.
+    pub fn text(&self) -> String {
+        let mut value = json!(self);
+        value[SHA256] = json!(Digest::of(&[value.to_string().as_bytes()]).to_string());
+        format!("{value:#}\n")
+    }
+
     /// Reads them from the directory of a run.
     pub fn read(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(FACTS);
         let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));
         let text = std::fs::read_to_string(&path).map_err(|error| refuse(error.to_string()))?;
-        serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))
+        let mut value: Value = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+        let written = value.as_object_mut().and_then(|facts| facts.shift_remove(SHA256));
+        if written != Some(json!(Digest::of(&[value.to_string().as_bytes()]).to_string())) {
+            return Err(refuse(
+                "is damaged, its content does not fit its SHA-256; restore it from a copy".into(),
+            ));
+        }
+        serde_json::from_value(value).map_err(|error| refuse(error.to_string()))
     }
 
     /// Why the guarantee does not hold for the run, if so.

@@ -6,8 +6,8 @@
 //! functions of private data that the guarantee does not cover; they are written to
 //! `diagnostics.jsonl` only, and only when asked for.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::Path;
 
 use dpsgd_train::directory::METRICS;
@@ -23,6 +23,8 @@ pub const NOT_PRIVATE: &str = "reproducible, not private";
 
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+// Without it, a damaged name of a value that may be missing would read as a missing value.
+#[serde(deny_unknown_fields)]
 pub struct Epoch {
     /// The rounds behind it, done or lost in a crash.
     pub round: u64,
@@ -114,25 +116,21 @@ struct Resumed {
 /// updates that a crash lost.
 pub fn read(directory: &Path) -> Result<Vec<Epoch>, Failure> {
     let path = directory.join(METRICS);
-    let file = match File::open(&path) {
-        Ok(file) => file,
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(&path)(error)),
     };
-    let lines = BufReader::new(file).lines().collect::<Result<Vec<_>, _>>().map_err(failed(&path))?;
     let mut epochs = Vec::new();
-    for (i, line) in lines.iter().enumerate() {
-        if let Ok(resumed) = serde_json::from_str::<Resumed>(line) {
+    for (i, line) in bytes.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        // Only a line without its end can be a crash's doing.
+        let Some(line) = line.strip_suffix(b"\n") else { break };
+        if let Ok(resumed) = serde_json::from_slice::<Resumed>(line) {
             epochs.retain(|epoch: &Epoch| epoch.round <= resumed.checkpoint_round);
             continue;
         }
-        match serde_json::from_str(line) {
-            Ok(epoch) => epochs.push(epoch),
-            Err(_) if i + 1 == lines.len() => {}
-            Err(error) => {
-                return Err(Failure::Input(format!("{}: line {}: {error}", path.display(), i + 1)));
-            }
-        }
+        let refuse = |error| Failure::Input(format!("{}: line {}: {error}", path.display(), i + 1));
+        epochs.push(serde_json::from_slice(line).map_err(refuse)?);
     }
     Ok(epochs)
 }

@@ -9,7 +9,7 @@ use dpsgd_engine::{Network, zoo};
 use super::defaults;
 use super::settings::TrainSettings;
 use crate::Failure;
-use crate::settings::read;
+use crate::file::read;
 
 /// The networks that are known by name.
 pub const NAMES: [&str; 4] = ["lenet5", "paper-cnn", "mlp", "logistic"];

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use dpsgd_train::directory::{CONFIG, MODEL, REPORT, SUMMARY};
+use dpsgd_train::directory::{CONFIG, MODEL, REPORT, RunDirectory, SUMMARY};
 use serde_json::{Value, json};
 
 use super::directory::{Book, Directory, saved_constants};
@@ -17,9 +17,9 @@ use super::summary::Summary;
 use crate::account::Report;
 use crate::curve::replace;
 use crate::rounding::up;
-use crate::settings::{self, number};
+use crate::settings::number;
 use crate::statement::subscript;
-use crate::{Failure, json};
+use crate::{Failure, file, json};
 
 /// Writes model, summary and report and closes the run; the summary and the statement.
 pub fn finish(
@@ -76,14 +76,8 @@ pub fn setup(directory: &Path, threads: Option<usize>) -> Result<Setup, Failure>
 }
 
 fn config(directory: &Path) -> Result<TrainSettings, Failure> {
-    let path = directory.join(CONFIG);
-    if !path.is_file() {
-        return Err(Failure::Input(format!(
-            "{}: not the directory of a run (it has no {CONFIG})",
-            directory.display()
-        )));
-    }
-    settings::read(&path)
+    let run = RunDirectory::view(directory)?;
+    file::parse(&run.file(CONFIG), &run.config()?)
 }
 
 /// `dpsgd evaluate`: as JSON and for people.

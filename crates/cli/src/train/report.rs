@@ -212,6 +212,40 @@ mod tests {
         (1..=15).map(epoch).collect()
     }
 
+    /// A file may hold any number: whatever a damaged one holds is drawn, or left out, and the page stays a page.
+    #[test]
+    fn any_numbers_are_drawn() {
+        let edges = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            5e-324,
+            -5e-324,
+            1e-9,
+            1e15,
+            1e300,
+            f64::MAX,
+            f64::MIN,
+            f64::NAN,
+            f64::INFINITY,
+        ];
+        for a in edges {
+            for b in edges {
+                let mut epochs = metrics(true);
+                epochs.truncate(3);
+                for (epoch, value) in epochs.iter_mut().zip([a, b, 0.5]) {
+                    (epoch.epoch, epoch.test_loss, epoch.epsilon) = (value, value, value);
+                    (epoch.test_accuracy, epoch.test_clipping_fraction) = (Some(value), value);
+                    (epoch.samples_per_s, epoch.seconds, epoch.delta) = (value, value, value);
+                }
+                let figures = html::figures(&figures::over_time(&epochs));
+                assert!(!figures.contains("NaN") && !figures.contains("inf"), "{a} {b}: {figures}");
+                epochs.iter().for_each(|epoch| drop(super::super::progress::duration(epoch.seconds)));
+            }
+        }
+    }
+
     /// Nothing is fetched from anywhere, nothing runs, and nothing a user named breaks the page.
     #[test]
     fn the_page_is_self_contained() {

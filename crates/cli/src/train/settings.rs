@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{defaults, net};
 use crate::Failure;
-use crate::settings::{AdversaryName, NeighboursName, SamplingName, number, read};
+use crate::file::read;
+use crate::settings::{AdversaryName, NeighboursName, SamplingName, number};
 
 /// The settings of a training run.
 #[derive(Args, Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -11,6 +11,8 @@ use super::record::{self, Digest, Position, Record};
 use super::storage::{Disk, Storage, beside};
 use super::{HEAD_ENDING, Header, LedgerError};
 
+const NO_HEADER: &str = "it has no complete header; nothing was trained, start anew";
+
 /// What a ledger says, every record of it verified.
 #[derive(Clone, Debug)]
 pub struct History {
@@ -72,6 +74,17 @@ impl History {
         Ok(history)
     }
 
+    /// Whether the ledger at `path` was begun with the configuration `config`. That can be asked before anybody
+    /// knows the mechanism, without which the records behind the first cannot be followed.
+    pub(crate) fn begun_with(path: &Path, config: &[u8]) -> Result<bool, LedgerError> {
+        let bytes = Disk.read(path).map_err(failed(path, "read"))?;
+        let damaged = |why: &str| LedgerError::Damaged { path: path.into(), line: 1, why: why.into() };
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return Err(damaged(NO_HEADER)) };
+        let (text, _) = record::open(&bytes[..end], 0, &Digest::default()).map_err(damaged)?;
+        let given = format!("config={}", Digest::of(&[config]));
+        Ok(text.split(' ').any(|field| field == given))
+    }
+
     /// Follows the records from the first to the last.
     fn replay(path: &Path, bytes: &[u8], header: &Header) -> Result<Self, LedgerError> {
         let mut history = Self {
@@ -103,8 +116,7 @@ impl History {
             history.verified += line.len() as u64;
         }
         if history.digests.is_empty() {
-            let why = "it has no complete header; nothing was trained, start anew".into();
-            return Err(LedgerError::Damaged { path: path.into(), line: 1, why });
+            return Err(LedgerError::Damaged { path: path.into(), line: 1, why: NO_HEADER.into() });
         }
         Ok(history)
     }

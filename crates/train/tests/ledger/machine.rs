@@ -1,5 +1,7 @@
 //! A machine in memory whose power can fail during any operation of its disk.
 
+#![allow(dead_code, reason = "every file of tests uses a part of it")]
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +21,8 @@ pub struct World {
     renamed: Vec<(Option<PathBuf>, PathBuf, usize)>,
     /// The operations until the power fails.
     left: Option<u64>,
+    /// The bytes that can still be written.
+    room: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -138,6 +142,11 @@ impl Machine {
         self.0.borrow_mut().left = left;
     }
 
+    /// From now on only so many bytes can be written, or any number.
+    pub fn has_room_for(&self, bytes: Option<u64>) {
+        self.0.borrow_mut().room = bytes;
+    }
+
     /// Does `change` unless the power is gone. At the operation during which it goes, the change is
     /// begun and reported as failed: how much of it is left is decided by [`World::after`].
     fn change(&self, sync: bool, change: impl FnOnce(&mut World) -> io::Result<()>) -> io::Result<()> {
@@ -217,8 +226,11 @@ impl Storage for Machine {
 impl StoredFile for OpenFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.change(false, |world| {
-            world.files[self.1].changes.extend(bytes.iter().map(|&byte| Change::Append(byte)));
-            Ok(())
+            // A full disk takes the beginning and reports an error.
+            let fits = world.room.map_or(bytes.len(), |room| bytes.len().min(room as usize));
+            world.room = world.room.map(|room| room - fits as u64);
+            world.files[self.1].changes.extend(bytes[..fits].iter().map(|&byte| Change::Append(byte)));
+            if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
         })
     }
 
