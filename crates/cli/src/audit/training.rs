@@ -130,6 +130,9 @@ struct Point {
 impl Training {
     /// Trains, guesses and says what that proves.
     pub fn run(self) -> Result<(), Failure> {
+        if !(self.confidence > 0.5 && self.confidence < 1.0) {
+            return Err(Failure::Input(format!("confidence = {}: above 0.5 and below 1", self.confidence)));
+        }
         let mut setup = outputs::setup(&self.directory, self.threads)?;
         let constants = directory::saved_constants(&self.directory)?;
         let samples = setup.inputs.split.train.len();
@@ -139,9 +142,6 @@ impl Training {
                 "canaries = {}: between 100 and {most} (each takes a sample and a coordinate)",
                 self.canaries
             )));
-        }
-        if !(self.confidence > 0.5 && self.confidence < 1.0) {
-            return Err(Failure::Input(format!("confidence = {}: above 0.5 and below 1", self.confidence)));
         }
         let values = self.canaries.saturating_mul(setup.plan.rounds());
         if self.kind == Kind::Gradient && values > MOST_VALUES {

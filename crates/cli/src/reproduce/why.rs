@@ -18,18 +18,19 @@ use crate::html::{self, Figure};
 use crate::settings::{SamplingName, number};
 
 /// What the standard deviation 2Cσ of the noise is multiplied by, and which reading of the paper that would be.
-const FACTORS: [(f64, &str); 6] = [
+const FACTORS: [(f64, &str); 7] = [
     (1.0, "as printed: N(0, (2Cσ)²) on the sum of m clipped group results"),
     (0.5, "σ in units of C, not 2C"),
     (0.125, "σ = 1/4 instead of 2"),
+    (1.0 / 40.0, "the noise is multiplied by η = 1/40 once more than the gradient"),
     (1.0 / 64.0, "the noise is averaged over the s = 64 samples of a group as well (BC and MC)"),
     (1.0 / 1024.0, "hardly any noise"),
     (0.0, "clipping without noise"),
 ];
 
-/// Those of the small version are the printed noise, that of the last reading but two, and none.
+/// Those of the small version are the printed noise, that of an averaged one, and none.
 fn factors(scale: &Scale) -> Vec<(f64, &'static str)> {
-    let kept = |i: &usize| !scale.quick || [0, 3, 5].contains(i);
+    let kept = |i: &usize| !scale.quick || [0, 4, 6].contains(i);
     (0..FACTORS.len()).filter(kept).map(|i| FACTORS[i]).collect()
 }
 
