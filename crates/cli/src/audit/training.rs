@@ -411,8 +411,11 @@ impl Training {
             ],
             bands: Vec::new(),
         };
-        let figure =
-            Figure::new(&chart, (560.0, 320.0), "The truth for this training lies between the curves.");
+        let figure = Figure::new(
+            &chart,
+            (560.0, 320.0),
+            "With the stated confidence the truth for this training lies between the curves.",
+        );
         let delta = value["delta"].as_f64().unwrap_or_default();
         let ends =
             points.iter().map(|point| vec![number(point.delta), down(point.lower, 4), up(point.upper, 4)]);
