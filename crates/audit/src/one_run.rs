@@ -6,6 +6,8 @@
 
 use dpsgd_privacy::gaussian;
 
+use crate::binomial;
+
 /// The outcome of an audit: of `canaries` coins, `guesses` were guessed and `correct` of them rightly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guesses {
@@ -15,23 +17,6 @@ pub struct Guesses {
     pub guesses: u64,
     /// v, the right guesses.
     pub correct: u64,
-}
-
-/// P[Binomial(r, q) = k] for k = 0..=r, in logarithms so that nothing underflows before it is summed.
-fn binomial(r: u64, q: f64) -> Vec<f64> {
-    if q >= 1.0 {
-        let mut all = vec![0.0; r as usize + 1];
-        all[r as usize] = 1.0;
-        return all;
-    }
-    let (ln_q, ln_p) = (q.ln(), (-q).ln_1p());
-    let mut ln_choose = 0.0;
-    let mut all = Vec::with_capacity(r as usize + 1);
-    for k in 0..=r {
-        all.push((ln_choose + k as f64 * ln_q + (r - k) as f64 * ln_p).exp());
-        ln_choose += ((r - k) as f64 / (k + 1) as f64).ln();
-    }
-    all
 }
 
 impl Guesses {
@@ -44,15 +29,19 @@ impl Guesses {
     pub fn p_value(&self, epsilon: f64, delta: f64) -> f64 {
         let Self { canaries, guesses, correct } = *self;
         let q = 1.0 / (1.0 + (-epsilon).exp());
-        let chances = binomial(guesses, q);
-        let v = correct.min(guesses) as usize;
-        let beta: f64 = chances[v..].iter().rev().sum();
+        let v = correct.min(guesses);
+        let beta = binomial::at_least(v, guesses, q);
         let (mut alpha, mut below) = (0.0f64, 0.0);
         for i in 1..=v {
-            below += chances[v - i];
+            // Below the most likely count the terms fall: one that is far below an average raises none any more.
+            let term = binomial::probability(v - i, guesses, q);
+            below += term;
             alpha = alpha.max(below / i as f64);
+            if term < 1e-3 * alpha && ((v - i) as f64) < q * guesses as f64 {
+                break;
+            }
         }
-        // The sums are of at most 2⁵³ times smaller errors than their values.
+        // What rounding can have taken away.
         ((beta + 2.0 * canaries as f64 * delta * alpha) * (1.0 + 1e-9)).min(1.0)
     }
 

@@ -52,6 +52,19 @@ pub struct TrainerState {
     pub step: ScheduleState,
 }
 
+impl TrainerState {
+    /// Before the first round of a plan, with the given initial w.
+    pub fn first(plan: &Plan, weights: Vec<f32>) -> Self {
+        Self {
+            round: 0,
+            outer: plan.config().outer.fresh(weights.len()),
+            weights,
+            clipping: ScheduleState::default(),
+            step: ScheduleState::default(),
+        }
+    }
+}
+
 /// A run of Algorithm 1.
 ///
 /// # Guarantee
@@ -84,13 +97,7 @@ impl<'m, M: Model> Trainer<'m, M> {
         weights: Vec<f32>,
         randomness: Randomness,
     ) -> Result<Self, TrainerError> {
-        let state = TrainerState {
-            round: 0,
-            outer: plan.config().outer.fresh(weights.len()),
-            weights,
-            clipping: ScheduleState::default(),
-            step: ScheduleState::default(),
-        };
+        let state = TrainerState::first(&plan, weights);
         Self::with_state(plan, model, state, randomness)
     }
 

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use dpsgd_audit::canaries::{Canaried, Canary};
 use dpsgd_audit::one_run::{self, Proved};
+use dpsgd_audit::probe::Permit;
 use dpsgd_engine::kernel::Level;
 use dpsgd_engine::{Samples, Target};
 use dpsgd_privacy::mechanism::Neighbours;
 use dpsgd_privacy::{Adversary, adversary};
 use dpsgd_train::native::Native;
-use dpsgd_train::{Charge, Model, Purpose, Randomness, Trainer};
+use dpsgd_train::{Model, Purpose, Randomness, Trainer};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -84,16 +85,6 @@ impl Kind {
             Kind::Gradient => "gradient",
             Kind::Label => "label",
         }
-    }
-}
-
-/// The second run is thrown away; nothing resumes it.
-struct Unrecorded;
-
-impl Charge for Unrecorded {
-    type Error = std::convert::Infallible;
-    fn charge(&mut self, _round: u64) -> Result<(), Self::Error> {
-        Ok(())
     }
 }
 
@@ -284,7 +275,8 @@ impl Training {
             ProgressStyle::with_template("training with canaries {bar:30.cyan/dim} {pos}/{len} · {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─"));
         while !trainer.finished() {
-            let round = trainer.round(&mut Unrecorded).map_err(machine)?;
+            // The second run is thrown away: nothing resumes it.
+            let round = trainer.round(&mut Permit).map_err(machine)?;
             see(round.update, round.bound);
             bar.inc(1);
         }

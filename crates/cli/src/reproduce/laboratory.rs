@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use dpsgd_audit::probe::Permit;
 use dpsgd_data::{Dataset, Known, known};
 use dpsgd_privacy::mechanism::Mechanism;
 use dpsgd_train::native::Native;
-use dpsgd_train::{Charge, Plan, Purpose, Randomness, Trainer, TrainerState};
+use dpsgd_train::{Plan, Purpose, Randomness, Trainer, TrainerState};
 
 use super::altered::Altered;
 use super::experiment::{Experiment, Noise, Part};
@@ -38,16 +39,6 @@ pub struct Laboratory {
     pub progress: Progress,
 }
 
-/// No ledger: an experiment has a seed and is not private, and its data are public.
-struct Unrecorded;
-
-impl Charge for Unrecorded {
-    type Error = std::convert::Infallible;
-    fn charge(&mut self, _round: u64) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}
-
 /// The trainer or what it is compared with.
 enum Runner<'m> {
     Trainer(Box<Trainer<'m, Native<'m>>>),
@@ -55,12 +46,12 @@ enum Runner<'m> {
 }
 
 impl Runner<'_> {
-    /// Does an epoch; η of its last round.
+    /// Does an epoch; η of its last round. Nothing is charged: an experiment has a seed and is not private, and its data are public.
     fn epoch(&mut self) -> Result<f64, Failure> {
         match self {
             Runner::Trainer(trainer) => loop {
                 let round =
-                    trainer.round(&mut Unrecorded).map_err(|error| Failure::Machine(error.to_string()))?;
+                    trainer.round(&mut Permit).map_err(|error| Failure::Machine(error.to_string()))?;
                 if round.ends_epoch {
                     return Ok(round.eta);
                 }
@@ -237,13 +228,7 @@ impl Laboratory {
             None => {
                 let mut stream = randomness.stream(Purpose::Initialisation, 0);
                 let weights = network.initial(|| stream.unit() as f32);
-                let state = TrainerState {
-                    round: 0,
-                    outer: plan.config().outer.fresh(weights.len()),
-                    weights,
-                    clipping: Default::default(),
-                    step: Default::default(),
-                };
+                let state = TrainerState::first(&plan, weights);
                 (Outcome::new(experiment), state)
             }
         };
