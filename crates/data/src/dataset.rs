@@ -235,6 +235,35 @@ impl Dataset {
         self.affine = Affine::new(&scale, &shift);
     }
 
+    /// Features in the place of the inputs, which are given to `f` as they are served; their shape, and so many threads.
+    ///
+    /// # Guarantee
+    /// A sample's features depend on that sample alone, as far as `f` is a function of what it is given: data sets that
+    /// differ in g samples still differ in g.
+    pub fn map(
+        &self,
+        shape: [usize; 3],
+        threads: usize,
+        f: impl Fn(&[f32], &mut [f32]) + Sync,
+    ) -> Result<Self, DataError> {
+        let length: usize = shape.iter().product();
+        let mut features = vec![0.0; self.len() * length];
+        let part = self.len().div_ceil(threads.max(1));
+        std::thread::scope(|scope| {
+            for (i, features) in features.chunks_mut(part * length.max(1)).enumerate() {
+                let f = &f;
+                scope.spawn(move || {
+                    let mut input = vec![0.0; self.input_len()];
+                    for (j, out) in features.chunks_exact_mut(length).enumerate() {
+                        self.copy_input(i * part + j, &mut input);
+                        f(&input, out);
+                    }
+                });
+            }
+        });
+        Self::new(Inputs::Floats(features), self.targets.clone(), shape)
+    }
+
     /// Some consecutive samples, a public rule: as many of them as there are.
     pub fn part(&self, range: Range<usize>) -> Result<Self, DataError> {
         let end = range.end.min(self.len());
@@ -331,6 +360,26 @@ mod tests {
         assert!(refused(bytes(2), wrong, [1, 1, 1]).contains("label = 10: below 10"));
         assert!(refused(Inputs::Floats(vec![f32::NAN]), labels(1), [1, 1, 1]).contains("finite"));
         assert!(refused(bytes(1), Targets::Values(vec![f32::INFINITY]), [1, 1, 1]).contains("finite"));
+    }
+
+    #[test]
+    fn features_are_those_of_each_sample() {
+        let targets = Targets::Classes { labels: vec![0, 1, 2, 1, 0], classes: 3 };
+        let mut set = Dataset::new(Inputs::Bytes((0..10).collect()), targets.clone(), [1, 2, 1]).unwrap();
+        set.standardise(&[0.5], &[0.25]);
+        for threads in [1, 2, 3, 8] {
+            let map = |x: &[f32], out: &mut [f32]| out.copy_from_slice(&[x[0] + x[1], x[0] * x[1], 1.0]);
+            let made = set.map([1, 1, 3], threads, map).unwrap();
+            assert_eq!((made.shape(), made.targets()), ([1, 1, 3], &targets));
+            for i in 0..5 {
+                let (mut x, mut out) = ([0.0; 2], [0.0; 3]);
+                set.copy_input(i, &mut x);
+                made.copy_input(i, &mut out);
+                assert_eq!(out, [x[0] + x[1], x[0] * x[1], 1.0], "sample {i} with {threads} threads");
+            }
+        }
+        assert!(set.map([0, 1, 1], 2, |_, _| ()).is_err(), "a sample holds something");
+        assert!(set.map([1, 1, 1], 2, |_, out| out[0] = f32::NAN).is_err(), "every number is finite");
     }
 
     #[test]

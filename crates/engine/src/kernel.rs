@@ -8,6 +8,7 @@
 pub mod elementwise;
 pub mod gaussian;
 pub mod multiply;
+pub mod scatter;
 mod simd;
 
 /// The instruction sets there is code for.
