@@ -142,8 +142,7 @@ impl MechanismAudit {
         };
         let Settled { settings, run, .. } = settled(&given, size, &releases(&given))?;
         let (settings, plan) = algorithm::planned(&settings, &run.mechanism)?;
-        let threads =
-            settings.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = settings.threads.unwrap_or_else(algorithm::all_cores);
         let delta = settings.delta.unwrap_or(defaults::DELTA);
         if let Effort::Time(time) = effort {
             tell(&format!("auditing for about {} s on {threads} threads", time.as_secs()));

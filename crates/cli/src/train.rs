@@ -7,6 +7,7 @@ pub mod defaults;
 pub mod directory;
 pub mod evaluation;
 mod facts;
+pub mod features;
 pub mod inputs;
 pub mod mechanism;
 mod metrics;

@@ -8,6 +8,11 @@ use super::settings::{InnerName, InnerResultName, NoiseName, OuterName, TrainSet
 use crate::Failure;
 use crate::settings::{SamplingName, number};
 
+/// As many threads as there are cores.
+pub fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Fills in every default of the algorithm and checks the plan.
 ///
 /// # Guarantee

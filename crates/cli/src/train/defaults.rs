@@ -6,6 +6,8 @@ pub const DATA: &str = "mnist";
 pub const NET: &str = "lenet5";
 /// The network for tables.
 pub const TABLE_NET: &str = "mlp";
+/// The network for features.
+pub const FEATURES_NET: &str = "logistic";
 /// m, groups a round.
 pub const GROUPS: u64 = 2048;
 /// s, samples a group.

@@ -11,7 +11,7 @@ use super::algorithm::described;
 use super::inputs;
 use super::mechanism::{Size, settled};
 use super::metrics::NOT_PRIVATE;
-use super::settings::{InnerName, NormaliseName, OuterName, TrainSettings};
+use super::settings::{FeaturesName, InnerName, NormaliseName, OuterName, TrainSettings};
 use crate::Failure;
 use crate::account::Report;
 use crate::settings::{Run, number};
@@ -104,6 +104,10 @@ impl Facts {
         let samples =
             self.samples.map_or("samples whose number is private".into(), |n| format!("{n} samples"));
         rows.push(("Data", format!("{}: {samples}, {} to test on", self.data, self.test_samples)));
+        if let Some(FeaturesName::Scattering) = settings.features {
+            let what = "scattering: fixed wavelets of each image, which cost no privacy";
+            rows.push(("Features", what.to_string()));
+        }
         rows.push((
             "Normalisation",
             match settings.normalise {

@@ -1,5 +1,6 @@
 //! The data of a run: read, checked, and normalised by constants that are public or paid for.
 
+use std::io::IsTerminal;
 use std::path::Path;
 
 use dpsgd_data::normalise::{Divisor, Normalisation, Private};
@@ -9,9 +10,10 @@ use dpsgd_train::Randomness;
 use dpsgd_train::noise::exact;
 use serde::{Deserialize, Serialize};
 
-use super::defaults;
 use super::mechanism::Size;
+use super::progress::{tell, thousands};
 use super::settings::{NormaliseName, TrainSettings};
+use super::{algorithm, defaults, features};
 use crate::Failure;
 use crate::settings::{NeighboursName, number};
 
@@ -101,8 +103,17 @@ impl Inputs {
         let mut settings = given.clone();
         settings.data = Some(given.data.clone().unwrap_or(defaults::DATA.to_string()));
         let published = self.known.is_some_and(|known| known.normalisation() != Normalisation::None);
-        let usual = if published { NormaliseName::Public } else { NormaliseName::None };
+        let usual = match given.features {
+            None if published => NormaliseName::Public,
+            _ => NormaliseName::None,
+        };
         let normalise = *settings.normalise.get_or_insert(usual);
+        if given.features.is_some() && normalise != NormaliseName::None {
+            return refuse(
+                "normalise: only none with --features, which are normalised image by image; the published constants and \
+                 the private ones are those of pixels",
+            );
+        }
         if normalise == NormaliseName::Public && !published {
             return refuse(
                 "normalise = public: no constants are published for a table; its columns already go from 0 to 1 by \
@@ -120,6 +131,19 @@ impl Inputs {
             return refuse(format!("normalise-mu = {}: must be a number above 0", number(mu)));
         }
         Ok(settings)
+    }
+
+    /// Puts the features that the settings ask for in the place of the inputs.
+    pub fn take_features(&mut self, settings: &TrainSettings) -> Result<(), Failure> {
+        if let Some(features) = settings.features {
+            if std::io::stderr().is_terminal() {
+                let images = self.split.train.len() + self.split.test.len();
+                tell(&format!("the features of {} images …", thousands(images as u64)));
+            }
+            let threads = settings.threads.unwrap_or_else(algorithm::all_cores);
+            self.split = features::of(&self.split, features, threads)?;
+        }
+        Ok(())
     }
 
     /// Normalises both sets as the run did before a crash; nothing is drawn.

@@ -7,7 +7,7 @@ use dpsgd_engine::spec::{LayerSpec, Loss, NetworkSpec};
 use dpsgd_engine::{Network, zoo};
 
 use super::defaults;
-use super::settings::TrainSettings;
+use super::settings::{FeaturesName, TrainSettings};
 use crate::Failure;
 use crate::file::read;
 
@@ -28,8 +28,12 @@ pub fn named(given: &TrainSettings, data: &Dataset) -> Result<(String, NetworkSp
     }
     let shape = data.shape();
     let image = shape[0] > 1 && shape[1] > 1;
-    let name =
-        given.net.clone().unwrap_or(if image { defaults::NET } else { defaults::TABLE_NET }.to_string());
+    let usual = match given.features {
+        Some(FeaturesName::Scattering) => defaults::FEATURES_NET,
+        None if image => defaults::NET,
+        None => defaults::TABLE_NET,
+    };
+    let name = given.net.clone().unwrap_or(usual.to_string());
     // Regression has one output.
     let outputs = data.classes().unwrap_or(1);
     let mut spec = match name.as_str() {

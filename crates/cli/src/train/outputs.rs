@@ -35,6 +35,7 @@ pub fn finish(
     let summary = Summary {
         data: &facts.data,
         net: &facts.net,
+        features: setup.settings.features,
         parameters: facts.parameters,
         directory: directory.path().display().to_string(),
         last,
@@ -54,6 +55,7 @@ pub fn finish(
         "net": facts.net,
         "guarantees": value["guarantees"],
         "uncovered": facts.uncovered,
+        "features": value["features"],
         "normalisation": value["normalisation"],
     });
     let texts = HashMap::from([("dpsgd".to_string(), told.to_string())]);

@@ -38,7 +38,10 @@ pub struct TrainSettings {
     /// µ of the noised mean and variance of --normalise private; counted in the guarantee [default: 0.1]
     #[arg(long, value_name = "µ", allow_hyphen_values = true)]
     pub normalise_mu: Option<f64>,
-    /// lenet5, paper-cnn, mlp, logistic or a TOML file [default: lenet5; mlp for tables]
+    /// Learn from features of the images in the place of their pixels; costs no privacy
+    #[arg(long, value_enum)]
+    pub features: Option<FeaturesName>,
+    /// lenet5, paper-cnn, mlp, logistic or a TOML file [default: lenet5; mlp for tables, logistic for features]
     #[arg(long, value_name = "NAME|FILE.toml")]
     pub net: Option<String>,
 
@@ -189,6 +192,14 @@ pub enum NormaliseName {
     None,
 }
 
+/// `--features`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeaturesName {
+    /// Fixed wavelets of the image, 81 channels for one at a quarter of the size
+    Scattering,
+}
+
 /// `--noise`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -334,6 +345,7 @@ impl TrainSettings {
             test: above.test.or(below.test),
             normalise: above.normalise.or(below.normalise),
             normalise_mu: above.normalise_mu.or(below.normalise_mu),
+            features: above.features.or(below.features),
             net: above.net.or(below.net),
             groups: above.groups.or(below.groups),
             group_size: above.group_size.or(below.group_size),

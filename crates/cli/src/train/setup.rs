@@ -36,11 +36,13 @@ pub struct Setup {
 impl Setup {
     /// Checks the settings of a run.
     pub fn new(given: &TrainSettings) -> Result<Self, Failure> {
-        let inputs = Inputs::load(given)?;
-        let (net, spec) = net::named(given, &inputs.split.train)?;
+        let mut inputs = Inputs::load(given)?;
         let settings = inputs.settle(given)?;
-        let network = net::checked(&spec, &inputs.split.train)?;
         let settled = mechanism::settled(&settings, inputs.size, &releases(&settings))?;
+        // They can take a minute: not before the settings are known to be good.
+        inputs.take_features(&settings)?;
+        let (net, spec) = net::named(given, &inputs.split.train)?;
+        let network = net::checked(&spec, &inputs.split.train)?;
         let Settled { settings, run, budget, planned } = settled;
         let (mut settings, plan) = algorithm::planned(&settings, &run.mechanism)?;
         settings.net = Some(net.clone());

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::inputs::Constants;
 use super::metrics::Epoch;
 use super::progress::{duration, thousands};
+use super::settings::FeaturesName;
 use crate::account::Report;
 use crate::{json, statement};
 
@@ -33,6 +34,8 @@ pub struct Summary<'a> {
     pub stopped: Option<String>,
     /// Columns whose meaning came from the private data.
     pub uncovered: &'a [String],
+    /// What took the place of the pixels, which whoever uses the model needs.
+    pub features: Option<FeaturesName>,
     /// The constants of a private normalisation, which whoever uses the model needs.
     pub constants: Option<&'a Constants>,
 }
@@ -65,6 +68,7 @@ impl Summary<'_> {
         value.insert("parameters".into(), json!(self.parameters));
         value.insert("mechanism".into(), account["mechanism"].take());
         value.insert("noise".into(), json!({ "kind": self.noise.name(), "covers": self.noise.covers() }));
+        value.insert("features".into(), json!(self.features));
         value.insert("normalisation".into(), json!(self.constants));
         value.insert("directory".into(), json!(self.directory));
         value.insert("version".into(), json!(env!("CARGO_PKG_VERSION")));
@@ -90,8 +94,12 @@ impl Summary<'_> {
         };
         let _ = writeln!(
             text,
-            "  {} on {} ({} parameters): {accuracy}test loss {:.4}",
+            "  {} on {}{} ({} parameters): {accuracy}test loss {:.4}",
             self.net,
+            match self.features {
+                Some(FeaturesName::Scattering) => "the scattering transform of ",
+                None => "",
+            },
             self.data,
             thousands(self.parameters as u64),
             last.test_loss
