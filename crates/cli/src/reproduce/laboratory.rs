@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use dpsgd_audit::probe::Permit;
-use dpsgd_data::{Dataset, Known, known};
+use dpsgd_data::{Known, Split, known};
+use dpsgd_engine::Network;
 use dpsgd_privacy::mechanism::Mechanism;
 use dpsgd_train::native::Native;
 use dpsgd_train::{Plan, Purpose, Randomness, Trainer, TrainerState};
@@ -18,19 +19,22 @@ use crate::Failure;
 use crate::settings::AdversaryName;
 use crate::train::mechanism::{Settled, Size, settled};
 use crate::train::samples::Labelled;
-use crate::train::settings::{NoiseName, TrainSettings};
-use crate::train::{algorithm, evaluation, net};
+use crate::train::settings::{FeaturesName, NoiseName, TrainSettings};
+use crate::train::{algorithm, evaluation, features, net};
 
 /// Seconds between two checkpoints of a run, at least.
 const BETWEEN_SAVES: f64 = 20.0;
+
+/// Which samples, and whether their features.
+type Samples = (Known, Part, Option<FeaturesName>);
 
 /// Where experiments are run.
 pub struct Laboratory {
     store: Store,
     data_dir: Option<PathBuf>,
     threads: Option<usize>,
-    /// Public samples, normalised by published constants.
-    loaded: Vec<(Known, Part, Dataset, Dataset)>,
+    /// Public samples, normalised by published constants, or their features.
+    loaded: Vec<(Samples, Split)>,
     /// What may be computed: experiments whose names begin with one of these, or all if there are none.
     only: Vec<String>,
     /// Whether nothing at all may be computed for now.
@@ -118,6 +122,17 @@ pub fn calibrated(mut experiment: Experiment, epochs: u64, epsilon: f64) -> Resu
     Ok(experiment)
 }
 
+/// The draws of an experiment. They are those of an uninterrupted run: with a seed nothing is private, and every bit is
+/// the same.
+fn randomness(experiment: &Experiment) -> Randomness {
+    Randomness::from_seed(experiment.settings.seed.unwrap_or(0), 0)
+}
+
+fn initial(network: &Network, randomness: &Randomness) -> Vec<f32> {
+    let mut stream = randomness.stream(Purpose::Initialisation, 0);
+    network.initial(|| stream.unit() as f32)
+}
+
 impl Laboratory {
     /// With its outcomes in a directory.
     pub fn new(
@@ -139,16 +154,16 @@ impl Laboratory {
     }
 
     /// The place of the samples of an experiment in `loaded`.
-    fn load(&mut self, data: Known, part: Part) -> Result<usize, Failure> {
-        if let Some(found) = self.loaded.iter().position(|(of, what, ..)| (*of, *what) == (data, part)) {
+    fn load(&mut self, experiment: &Experiment) -> Result<usize, Failure> {
+        let (data, part, features) = (experiment.data(), experiment.part, experiment.settings.features);
+        if let Some(found) = self.loaded.iter().position(|(what, ..)| *what == (data, part, features)) {
             return Ok(found);
         }
-        let mut split = known::load(data, self.data_dir.as_deref())?;
-        split.normalise(&data.normalisation(), &mut |_| 0.0)?;
-        let samples = split.train.len();
-        let (train, test) = match part {
-            Part::All => (split.train, split.test),
-            Part::First(first) => (split.train.part(0..first as usize)?, split.test),
+        let Split { train, test } = known::load(data, self.data_dir.as_deref())?;
+        let samples = train.len();
+        let mut split = match part {
+            Part::All => Split { train, test },
+            Part::First(first) => Split { train: train.part(0..first as usize)?, test },
             Part::HeldOut { first, last } => {
                 let start = samples.saturating_sub(last as usize);
                 if (first as usize) > start {
@@ -156,14 +171,25 @@ impl Laboratory {
                         "{data}: {first} samples to learn from and {last} held out are more than there are"
                     )));
                 }
-                (split.train.part(0..first as usize)?, split.train.part(start..samples)?)
+                Split { train: train.part(0..first as usize)?, test: train.part(start..samples)? }
             }
         };
+        match features {
+            Some(features) => {
+                // Those of CIFAR-10 are 4 GB: what was there before goes first.
+                self.loaded.clear();
+                let threads = self.threads.unwrap_or_else(algorithm::all_cores);
+                split = features::of(&split, features, threads)?;
+            }
+            None => {
+                split.normalise(&data.normalisation(), &mut |_| 0.0)?;
+            }
+        }
         // Two parts of a set at a time are enough, and CIFAR-10 is large.
         if self.loaded.len() >= 4 {
             self.loaded.remove(0);
         }
-        self.loaded.push((data, part, train, test));
+        self.loaded.push(((data, part, features), split));
         Ok(self.loaded.len() - 1)
     }
 
@@ -195,10 +221,22 @@ impl Laboratory {
         self.advance(name, experiment, epochs, true).map(Some)
     }
 
-    /// The accuracy of a short experiment that is not worth saving.
-    pub fn measure(&mut self, name: &str, experiment: &Experiment, epochs: u64) -> Result<f64, Failure> {
+    /// The last epoch of a short experiment that is not worth saving.
+    pub fn measure(&mut self, name: &str, experiment: &Experiment, epochs: u64) -> Result<Point, Failure> {
         let outcome = self.advance(name, experiment, epochs, false)?;
-        Ok(outcome.at(epochs).unwrap_or_default())
+        outcome.curve.last().copied().ok_or_else(|| Failure::Input("0 epochs measure nothing".into()))
+    }
+
+    /// The network of an experiment before its first round.
+    pub fn untrained(&mut self, experiment: &Experiment) -> Result<Point, Failure> {
+        let place = self.load(experiment)?;
+        let (_, Split { train, test }) = &self.loaded[place];
+        let (_, spec) = net::named(&experiment.settings, train)?;
+        let network = net::checked(&spec, train)?;
+        let weights = initial(&network, &randomness(experiment));
+        let threads = self.threads.unwrap_or_else(algorithm::all_cores);
+        let seen = evaluation::evaluate(&network, test, &weights, 1, f64::INFINITY, threads);
+        Ok(Point::of(&seen, 0.0, 0.0))
     }
 
     fn advance(
@@ -209,8 +247,8 @@ impl Laboratory {
         kept: bool,
     ) -> Result<Outcome, Failure> {
         let data = experiment.data();
-        let place = self.load(data, experiment.part)?;
-        let (_, _, train, test) = &self.loaded[place];
+        let place = self.load(experiment)?;
+        let (_, Split { train, test }) = &self.loaded[place];
         let plan = planned(experiment, train.len() as u64, epochs, self.threads)?;
         let threads = plan.threads();
         let (_, spec) = net::named(&experiment.settings, train)?;
@@ -219,16 +257,12 @@ impl Laboratory {
         let group_size = experiment.settings.group_size.unwrap_or(1);
         let model = Native::new(&network, &samples, group_size as usize)
             .map_err(|error| Failure::Input(error.to_string()))?;
-        let seed = experiment.settings.seed.unwrap_or(0);
-        // The streams are those of an uninterrupted run: with a seed nothing is private, and every bit is the same.
-        let randomness = Randomness::from_seed(seed, 0);
+        let randomness = randomness(experiment);
         let saved = if kept { self.store.resume(name, experiment)? } else { None };
         let (mut outcome, state) = match saved {
             Some(saved) => saved,
             None => {
-                let mut stream = randomness.stream(Purpose::Initialisation, 0);
-                let weights = network.initial(|| stream.unit() as f32);
-                let state = TrainerState::first(&plan, weights);
+                let state = TrainerState::first(&plan, initial(&network, &randomness));
                 (Outcome::new(experiment), state)
             }
         };
@@ -255,15 +289,14 @@ impl Laboratory {
             let step = runner.epoch()?;
             seconds += began.elapsed().as_secs_f64();
             let seen = evaluation::evaluate(&network, test, &runner.state().weights, 1, clip, threads);
-            let accuracy = seen.accuracy.unwrap_or(0.0);
-            runner.saw_accuracy(accuracy);
-            let loss = seen.loss.is_finite().then_some(seen.loss);
-            outcome.curve.push(Point { accuracy, loss, step, seconds });
+            let point = Point::of(&seen, step, seconds);
+            runner.saw_accuracy(point.accuracy);
+            outcome.curve.push(point);
             if kept && (outcome.epochs() == epochs || saved.elapsed().as_secs_f64() > BETWEEN_SAVES) {
                 self.store.save(name, &outcome, runner.state())?;
                 saved = Instant::now();
             }
-            self.progress.epoch(outcome.epochs(), accuracy, began.elapsed().as_secs_f64());
+            self.progress.epoch(outcome.epochs(), point.accuracy, began.elapsed().as_secs_f64());
         }
         Ok(outcome)
     }

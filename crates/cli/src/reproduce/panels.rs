@@ -105,6 +105,19 @@ impl Cell {
     }
 }
 
+/// C where climbing begins on CIFAR-10, and stays where short runs say nothing: what was found on MNIST.
+fn found_on_mnist(clipping: Clipping, batch: u64) -> f64 {
+    match (clipping, batch) {
+        (Clipping::Individual, ..=128) => 3.0,
+        (Clipping::Individual, ..=256) => 10.0,
+        (Clipping::Individual, ..=512) => 30.0,
+        (Clipping::Individual, _) => 100.0,
+        (Clipping::Batch, _) => 0.03,
+        (Clipping::Mixed, ..=256) => 0.1,
+        (Clipping::Mixed, _) => 1.0,
+    }
+}
+
 /// C where climbing begins for the smallest batch; larger batches begin where the one before ended.
 fn first_guess(clipping: Clipping) -> f64 {
     match clipping {
@@ -132,6 +145,9 @@ pub fn run(laboratory: &mut Laboratory, scale: &Scale, table: bool) -> Result<Ve
                 });
                 let setting = Cell::new(data, SAMPLERS[0], Some(clipping), batch).experiment(clip, scale);
                 let length = Length::of(data, scale.quick);
+                if length.by_loss {
+                    clip = found_on_mnist(clipping, batch);
+                }
                 match tuned(laboratory, &name, &setting, length, clip, wanted)? {
                     Some(found) => clip = found,
                     None => continue,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::experiment::Experiment;
 use crate::Failure;
+use crate::train::evaluation::Evaluation;
 
 /// What came out of an experiment so far.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -38,6 +39,14 @@ pub struct Point {
     pub step: f64,
     /// Seconds of training until here.
     pub seconds: f64,
+}
+
+impl Point {
+    /// What an evaluation saw.
+    pub fn of(seen: &Evaluation, step: f64, seconds: f64) -> Self {
+        let loss = seen.loss.is_finite().then_some(seen.loss);
+        Self { accuracy: seen.accuracy.unwrap_or(0.0), loss, step, seconds }
+    }
 }
 
 impl Outcome {
@@ -70,15 +79,50 @@ pub struct Tuning {
     pub experiment: Experiment,
     /// For so many epochs.
     pub epochs: u64,
-    /// C and the accuracy it led to, in the order in which they were tried.
+    /// What was looked at.
+    #[serde(default)]
+    pub by: Measure,
+    /// C and the accuracy or loss it led to, in the order in which they were tried.
     pub tried: Vec<(f64, f64)>,
 }
 
-impl Tuning {
-    /// The C that led to the highest accuracy, the smallest of them if there are several.
-    pub fn best(&self) -> Option<(f64, f64)> {
-        let better = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1).then(b.0.total_cmp(&a.0));
-        self.tried.iter().max_by(better).copied()
+/// By what a C is chosen.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// The highest accuracy.
+    #[default]
+    Accuracy,
+    /// The lowest loss, which shows progress before accuracy does. Beside it the loss of the untrained network: where none is
+    /// lower, the short runs say nothing, and the first C is taken; the lowest loss would be that of a C which
+    /// does nothing at all.
+    Loss(f64),
+}
+
+/// How much lower a loss has to be than that of the untrained network.
+const PROGRESS: f64 = 1e-4;
+
+impl Measure {
+    /// What it takes of an epoch. A loss that is not finite is the largest number, which JSON can hold.
+    pub fn of(self, point: &Point) -> f64 {
+        match self {
+            Measure::Accuracy => point.accuracy,
+            Measure::Loss(_) => point.loss.unwrap_or(f64::MAX),
+        }
+    }
+
+    /// The C that did best, the smallest of them if there are several.
+    pub fn best(self, tried: &[(f64, f64)]) -> Option<f64> {
+        let smallest = |a: &&(f64, f64), b: &&(f64, f64)| b.0.total_cmp(&a.0);
+        let best = match self {
+            Measure::Accuracy => tried.iter().max_by(|a, b| a.1.total_cmp(&b.1).then(smallest(a, b))),
+            Measure::Loss(untrained) => tried
+                .iter()
+                .filter(|(_, loss)| *loss < untrained - PROGRESS)
+                .max_by(|a, b| b.1.total_cmp(&a.1).then(smallest(a, b)))
+                .or(tried.first()),
+        };
+        best.map(|best| best.0)
     }
 }
 
@@ -136,9 +180,14 @@ impl Store {
         name: &str,
         experiment: &Experiment,
         epochs: u64,
+        by_loss: bool,
     ) -> Result<Option<Tuning>, Failure> {
         let found: Option<Tuning> = self.read(name)?;
-        Ok(found.filter(|found| (&found.experiment, found.epochs) == (experiment, epochs)))
+        let same = |found: &Tuning| {
+            let kind = matches!(found.by, Measure::Loss(_));
+            (&found.experiment, found.epochs, kind) == (experiment, epochs, by_loss)
+        };
+        Ok(found.filter(same))
     }
 
     /// Saves how C was chosen.
@@ -173,5 +222,19 @@ impl Store {
         self.write(name, outcome)?;
         let checkpoint = Checkpoint { epoch: outcome.epochs(), ..state.checkpoint() };
         checkpoint.write(&self.checkpoint_file(name)).map_err(|error| Failure::Machine(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_c_learns_something() {
+        assert_eq!(Measure::Accuracy.best(&[(1.0, 0.2), (3.0, 0.4), (0.3, 0.4)]), Some(0.3));
+        let loss = Measure::Loss(2.304);
+        assert_eq!(loss.best(&[(1.0, 2.2), (3.0, 2.1), (10.0, 9.0)]), Some(3.0));
+        assert_eq!(loss.best(&[(1.0, 2.305), (3.0, f64::MAX), (0.3, 2.30395)]), Some(1.0));
+        assert_eq!(loss.best(&[]), None);
     }
 }
