@@ -35,15 +35,16 @@ const CLIP: f64 = 0.1;
 
 /// What is tried for ours.
 fn candidates(data: Known, epsilon: f64, quick: bool) -> Vec<Ours> {
-    let steps = |groups, epochs, steps: [f64; 3]| steps.map(|step| Ours { groups, epochs, step }).to_vec();
+    let steps =
+        |groups, epochs, steps: &[f64]| steps.iter().map(|&step| Ours { groups, epochs, step }).collect();
     match (data == Known::Cifar10, epsilon) {
         _ if quick => vec![Ours { groups: 256, epochs: 3, step: 2.0 }],
-        (false, e) if e < 2.0 => steps(4096, 30, [0.5, 1.0, 2.0]),
-        (false, e) if e < 5.0 => steps(4096, 40, [0.5, 1.0, 2.0]),
-        (false, _) => steps(4096, 60, [1.0, 2.0, 4.0]),
-        (true, e) if e < 2.0 => steps(8192, 40, [0.25, 0.5, 1.0]),
-        (true, e) if e < 5.0 => steps(8192, 60, [0.5, 1.0, 2.0]),
-        (true, _) => steps(8192, 80, [0.5, 1.0, 2.0]),
+        (false, e) if e < 2.0 => steps(4096, 30, &[0.5, 1.0, 2.0]),
+        (false, e) if e < 5.0 => steps(4096, 40, &[0.5, 1.0, 2.0, 4.0]),
+        (false, _) => steps(4096, 60, &[1.0, 2.0, 4.0, 8.0]),
+        (true, e) if e < 2.0 => steps(8192, 40, &[0.25, 0.5, 1.0]),
+        (true, e) if e < 5.0 => steps(8192, 60, &[0.5, 1.0, 2.0]),
+        (true, _) => steps(8192, 80, &[0.5, 1.0, 2.0, 4.0]),
     }
 }
 
