@@ -133,6 +133,12 @@ impl Inputs {
         Ok(settings)
     }
 
+    /// Keeps one training sample, for its shape: the others would only cost the time of their features.
+    pub fn leave_training_set(&mut self) -> Result<(), Failure> {
+        self.split.train = self.split.train.part(0..1)?;
+        Ok(())
+    }
+
     /// Puts the features that the settings ask for in the place of the inputs.
     pub fn take_features(&mut self, settings: &TrainSettings) -> Result<(), Failure> {
         if let Some(features) = settings.features {

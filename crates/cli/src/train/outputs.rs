@@ -72,9 +72,7 @@ pub fn finish(
 
 /// The settings and the network of a run, checked again.
 pub fn setup(directory: &Path, threads: Option<usize>) -> Result<Setup, Failure> {
-    let mut settings = config(directory)?;
-    settings.threads = threads;
-    Setup::new(&settings)
+    Setup::new(&TrainSettings { threads, ..config(directory)? })
 }
 
 fn config(directory: &Path) -> Result<TrainSettings, Failure> {
@@ -84,7 +82,7 @@ fn config(directory: &Path) -> Result<TrainSettings, Failure> {
 
 /// `dpsgd evaluate`: as JSON and for people.
 pub fn evaluated(directory: &Path, threads: Option<usize>) -> Result<(Value, String), Failure> {
-    let mut setup = setup(directory, threads)?;
+    let mut setup = Setup::to_evaluate(&TrainSettings { threads, ..config(directory)? })?;
     let book = Book::read(directory, &setup.settings, &setup.facts())?;
     let path = directory.join(MODEL);
     let refuse = |why: String| Failure::Input(format!("{}: {why}", path.display()));

@@ -36,7 +36,17 @@ pub struct Setup {
 impl Setup {
     /// Checks the settings of a run.
     pub fn new(given: &TrainSettings) -> Result<Self, Failure> {
+        Self::with(Inputs::load(given)?, given)
+    }
+
+    /// The same, for a model that is only measured.
+    pub fn to_evaluate(given: &TrainSettings) -> Result<Self, Failure> {
         let mut inputs = Inputs::load(given)?;
+        inputs.leave_training_set()?;
+        Self::with(inputs, given)
+    }
+
+    fn with(mut inputs: Inputs, given: &TrainSettings) -> Result<Self, Failure> {
         let settings = inputs.settle(given)?;
         let settled = mechanism::settled(&settings, inputs.size, &releases(&settings))?;
         // They can take a minute: not before the settings are known to be good.
