@@ -19,7 +19,7 @@ const OBLONG: (f64, f64) = (600.0, 380.0);
 const OVERHANG: f64 = 2.0;
 
 /// The highest legend that goes below the plot.
-const HIGHEST_LEGEND: f64 = 120.0;
+const HIGHEST_LEGEND: f64 = 130.0;
 
 /// The length of the marks at the ticks.
 const TICK: f64 = 4.0;

@@ -179,9 +179,13 @@ fn section(found: &[Altered], sweep: &[(f64, Outcome)], scale: &Scale) -> Sectio
          explains its Table 3 only if all three columns come near."
             .to_string(),
     ];
+    let mut figures = vec![by_noise(found, epochs)];
+    if !sweep.is_empty() {
+        figures.push(by_clip(sweep, epochs));
+    }
     let html = words.iter().map(|said| html::paragraph(said)).collect::<String>()
         + &html::wide_table(&header, &rows)
-        + &html::figures(&[by_noise(found, epochs), by_clip(sweep, epochs)]);
+        + &html::figures(&figures);
     let json = csv.rows();
     Section {
         title: "Where the printed accuracies come from".into(),
