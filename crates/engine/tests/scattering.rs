@@ -64,7 +64,7 @@ fn oracle(image: &Image) -> Vec<Vec<f64>> {
     channels
 }
 
-/// Mean 0 and variance 1 over some numbers, times the largest difference that is allowed.
+/// Mean 0 and variance 1 over some numbers.
 fn normalised(values: &[f64]) -> Vec<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
