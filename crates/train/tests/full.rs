@@ -3,29 +3,21 @@
 
 #[path = "ledger/machine.rs"]
 mod machine;
+#[path = "ledger/run.rs"]
+mod run;
 
 use std::io;
 use std::path::Path;
 
-use dpsgd_privacy::mechanism::{Length, Mechanism, Noise, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::checkpoint::{Checkpoint, CheckpointError};
 use dpsgd_train::ledger::{Blocks, Header, History, Ledger, LedgerError};
 use machine::Machine;
+use run::mechanism;
 
 const ROUNDS: u64 = 10;
 
-fn mechanism(shuffled: bool) -> Mechanism {
-    let (samples, groups, group_size) = (27, 3, 2);
-    let sampling = match shuffled {
-        true => Sampling::Shuffle { samples, groups, group_size },
-        false => Sampling::Subsample { samples, groups, group_size },
-    };
-    let (length, noise) = (Length::Rounds(ROUNDS), Noise::Sigma(1.5));
-    RunConfig::single(PhaseConfig { sampling, length, noise, filtered: false }).check().unwrap()
-}
-
 fn header(shuffled: bool) -> Header {
-    Header::new(b"model = \"lenet5\"\n", mechanism(shuffled), true)
+    Header::new(b"model = \"lenet5\"\n", mechanism(shuffled, ROUNDS), true)
 }
 
 fn is_full(error: &io::Error) -> bool {

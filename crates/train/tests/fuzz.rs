@@ -5,11 +5,12 @@
 mod machine;
 #[path = "../../data/tests/mutate/mod.rs"]
 mod mutate;
+#[path = "ledger/run.rs"]
+mod run;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dpsgd_privacy::mechanism::{Length, Mechanism, Noise, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::TrainerState;
 use dpsgd_train::checkpoint::Checkpoint;
 use dpsgd_train::directory::{DirectoryError, METRICS, RunDirectory};
@@ -17,26 +18,17 @@ use dpsgd_train::ledger::{Blocks, Digest, Header, History, Ledger, LedgerError};
 use machine::Machine;
 use mutate::{changed, changed_text, config};
 use proptest::prelude::*;
+use run::mechanism;
 
 const LEDGER: &str = "ledger";
 const HEAD: &str = "ledger.head";
 const CONFIG: &[u8] = b"model = \"lenet5\"\n";
 const ROUNDS: u64 = 22;
 
-fn mechanism(shuffled: bool) -> Mechanism {
-    let (samples, groups, group_size) = (27, 3, 2);
-    let sampling = match shuffled {
-        true => Sampling::Shuffle { samples, groups, group_size },
-        false => Sampling::Subsample { samples, groups, group_size },
-    };
-    let (length, noise) = (Length::Rounds(ROUNDS), Noise::Sigma(1.5));
-    RunConfig::single(PhaseConfig { sampling, length, noise, filtered: false }).check().unwrap()
-}
-
 /// The texts of the records of a run that was taken up once, without numbers and digests.
 fn records(shuffled: bool) -> Vec<String> {
     let (machine, path) = (Machine::default(), Path::new(LEDGER));
-    let header = || Header::new(CONFIG, mechanism(shuffled), true);
+    let header = || Header::new(CONFIG, mechanism(shuffled, ROUNDS), true);
     let blocks = Blocks { first: 3, most: 3 };
     let mut ledger = Ledger::create_in(machine.clone(), path, header()).unwrap().with_blocks(blocks);
     ledger.charge(0).unwrap();
@@ -69,7 +61,7 @@ fn forged(records: &str) -> (Vec<u8>, Vec<u8>) {
 
 fn read(ledger: &[u8], head: &[u8], shuffled: bool) -> Result<History, LedgerError> {
     let machine = Machine::of(&[(LEDGER, ledger), (HEAD, head)]);
-    History::read_in(&machine, Path::new(LEDGER), &Header::new(CONFIG, mechanism(shuffled), true))
+    History::read_in(&machine, Path::new(LEDGER), &Header::new(CONFIG, mechanism(shuffled, ROUNDS), true))
 }
 
 fn checkpoints() -> Vec<Vec<u8>> {
@@ -156,7 +148,7 @@ proptest! {
     /// cannot be read, with the file and nothing changed.
     #[test]
     fn changed_metrics_are_refused_or_witnesses(bytes in changed(vec![MEASURED.into()])) {
-        let mechanism = mechanism(false);
+        let mechanism = mechanism(false, ROUNDS);
         let path = place("fuzz-metrics");
         let directory = RunDirectory::create(&path).unwrap();
         let (mut ledger, _) = directory.start(CONFIG, &mechanism, true).unwrap();

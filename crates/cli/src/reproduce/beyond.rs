@@ -68,14 +68,7 @@ struct Tried {
 /// What a candidate learns from, and the last training samples, which it is measured on.
 fn held_out(data: Known, scale: &Scale) -> Part {
     let last = if scale.quick { 1_000 } else { size(data) / 6 };
-    Part::HeldOut { first: samples(data, scale).min(size(data) - last), last }
-}
-
-fn samples(data: Known, scale: &Scale) -> u64 {
-    match scale.part {
-        Part::All => size(data),
-        Part::First(first) | Part::HeldOut { first, .. } => first,
-    }
+    Part::HeldOut { first: scale.part.samples(data).min(size(data) - last), last }
 }
 
 /// A linear model on the scattering transform, large batches of single samples, momentum.
@@ -178,7 +171,7 @@ fn best<'t>(tried: impl Iterator<Item = &'t Tried>) -> Option<Ours> {
 fn work(targets: &[f64], scale: &Scale) -> Vec<Work> {
     let mut work = Vec::new();
     for &data in &scale.data {
-        let samples = samples(data, scale);
+        let samples = scale.part.samples(data);
         for &epsilon in targets {
             let ours = candidates(data, epsilon, scale.quick);
             let epochs = ours.iter().map(|ours| ours.epochs).sum::<u64>() + ours[0].epochs;

@@ -58,8 +58,15 @@ impl Experiment {
 
     /// N.
     pub fn samples(&self) -> u64 {
-        let all = size(self.data());
-        match self.part {
+        self.part.samples(self.data())
+    }
+}
+
+impl Part {
+    /// How many are learned from.
+    pub fn samples(self, data: Known) -> u64 {
+        let all = size(data);
+        match self {
             Part::All => all,
             Part::First(first) | Part::HeldOut { first, .. } => first.min(all),
         }
