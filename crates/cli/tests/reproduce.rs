@@ -115,6 +115,17 @@ fn the_small_version_is_whole() {
     let beyond = all["sections"]["beyond"].as_array().expect("a list");
     let accuracy = |i: usize| beyond[i]["accuracy_percent"].as_f64().expect("a number");
     assert!(accuracy(1) > accuracy(0) && beyond[0]["epsilon_a0"].as_f64().expect("a number") <= 3.0);
+    // Of the three C of the sweep the two that do best go on.
+    let why = all["sections"]["why"].as_array().expect("a list");
+    let swept = |epochs: u64| -> Vec<(f64, f64)> {
+        let of = |row: &&Value| row["experiment"] == "clip" && row["epochs"] == epochs;
+        let number = |value: &Value| value.as_f64().expect("a number");
+        why.iter().filter(of).map(|row| (number(&row["accuracy_percent"]), number(&row["clip"]))).collect()
+    };
+    let (mut short, long) = (swept(2), swept(3));
+    assert_eq!((short.len(), long.len()), (3, 2));
+    short.sort_by(|a, b| b.0.total_cmp(&a.0));
+    assert!(long.iter().all(|(_, clip)| *clip == short[0].1 || *clip == short[1].1), "{short:?} {long:?}");
     // Nothing is computed again, and the page is the same.
     folder.text(&[&ACCURACIES[..], &["--only", "nothing"]].concat());
     assert_eq!(folder.read("reproduce-quick/reproduce.html"), page);
