@@ -125,12 +125,15 @@ impl Reproduce {
         }
         let accuracies = [What::Table3, What::Figure1, What::Why, What::Beyond];
         if accuracies.into_iter().any(wanted) {
-            // What only needs the grid takes it as far as it is.
-            laboratory.frozen = !(wanted(What::Table3) || wanted(What::Figure1));
+            // What only needs the grid takes it as far as it is, and shows it if there is something.
+            let grid = wanted(What::Table3) || wanted(What::Figure1);
+            laboratory.frozen = !grid;
             let cells = panels::run(&mut laboratory, &scale, wanted(What::Table3))?;
             laboratory.frozen = false;
-            sections.push(("table3", accuracy::table3(&cells, &scale)?));
-            sections.push(("figure1", accuracy::figure1(&cells, &scale)));
+            if grid || cells.iter().any(|cell| cell.outcome.is_some()) {
+                sections.push(("table3", accuracy::table3(&cells, &scale)?));
+                sections.push(("figure1", accuracy::figure1(&cells, &scale)));
+            }
             if wanted(What::Why) {
                 sections.push(("why", why::run(&mut laboratory, &cells, &scale)?));
             }

@@ -72,7 +72,8 @@ fn head(scale: &Scale) -> String {
         "<header>\n<h1>The paper, reproduced</h1>\n<p class=\"lead\">{}</p>\n{quick}{}</header>\n",
         html::escape(lead),
         html::paragraph(&format!(
-            "Seed {}, {} kernels. The numbers are in the CSV files and in reproduce.json beside this page.",
+            "dpsgd {}, seed {}, {} kernels. The numbers are in the CSV files and in reproduce.json beside this page.",
+            env!("CARGO_PKG_VERSION"),
             scale.seed,
             Level::best().name()
         ))

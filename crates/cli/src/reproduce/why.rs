@@ -54,7 +54,10 @@ const READINGS: [Reading; 7] = [
 
 impl Reading {
     fn times(&self) -> String {
-        if self.factor > 0.0 { format!("1/{}", number(1.0 / self.factor)) } else { "0".into() }
+        match self.factor {
+            0.0 | 1.0 => number(self.factor),
+            below => format!("1/{}", number(1.0 / below)),
+        }
     }
 
     /// E.
