@@ -1,15 +1,16 @@
 //! How much noise there has to be, and how fine it is.
 
-use dpsgd_privacy::mechanism::{Phase, Sampling};
+use dpsgd_privacy::mechanism::Phase;
 use dpsgd_train::clip::SHIFT;
 use dpsgd_train::noise::exact::Exact;
 use dpsgd_train::noise::fast;
+use dpsgd_train::sampler::one_by_one;
 use dpsgd_train::{NoiseKind, PlanConfig};
 
 /// The scale of the noise that a phase promises in d dimensions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// Its standard deviation: 2Cσ, with what the grid and, under Poisson sampling, the rounding of shifted sums add.
+    /// Its standard deviation: 2Cσ, with what the grid and, where groups are drawn one by one, rounding add.
     pub deviation: f64,
     /// The grid that noised sums lie on.
     pub grid: f64,
@@ -18,7 +19,7 @@ pub struct Scale {
 impl Scale {
     /// For results clipped to `bound`.
     pub fn of(config: &PlanConfig, phase: &Phase, dimension: usize, bound: f64) -> Self {
-        let shift = if matches!(phase.sampling(), Sampling::Poisson { .. }) { SHIFT } else { 0.0 };
+        let shift = if one_by_one(phase) { SHIFT } else { 0.0 };
         let sensitivity = 2.0 * bound * (1.0 + shift);
         if config.noise == NoiseKind::Fast {
             let deviation = sensitivity * phase.sigma();

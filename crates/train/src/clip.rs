@@ -28,11 +28,11 @@
 //! that for m up to 2²⁰ whatever the data. The noise is added to what is stored, and all
 //! later rounding is post-processing.
 //!
-//! **Adding or removing one sample (Poisson sampling) moves it by at most C(1 + 2⁻¹⁰).** It shifts the samples behind it, so there a unit
-//! belongs to a fixed stretch of the samples' numbers ([`Batch::ends`](crate::sampler::Batch::ends)) and only those of its own stretch change: at most
-//! n/32 + 2 of them for n samples drawn from it. Each is off by at most 2⁻¹⁴·⁹·C before and after, so for n ≤ 400 all of them by less than
-//! C·2⁻¹⁰. n has mean 24; more than 400 have a probability below e⁻⁷⁰⁰, less than any δ that is accounted for. The sum states
-//! 2C(1 + 2⁻¹⁰) as its sensitivity then, for which the noise is scaled.
+//! **Adding or removing one group (Poisson sampling, filtering) moves it by at most C(1 + 2⁻¹²).** The units are drawn so that those which
+//! change hold at most 33 groups with it and 32 without ([`sampler`](crate::sampler), `units.rs`). They are off by at most 2⁻²⁴·(2 + … + 33)·C = 560·2⁻²⁴·C and
+//! 527·2⁻²⁴·C, so the sum moves by at most C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 1087·2⁻²⁴) < C(1 + 2⁻¹⁶), which leaves C·0.9·2⁻¹² for the double precision
+//! of the total: at most m additions that round by 2⁻⁵³·mC each way, less than that for m up to 10⁶. The sum states 2C(1 + 2⁻¹²)
+//! as its sensitivity then, for which the noise is scaled.
 
 use crate::fault::{self, Fault};
 use crate::simd;
@@ -41,8 +41,8 @@ use crate::simd;
 pub const NORM_ERROR: f64 = 1.0 / 131_072.0;
 /// By how much the clip stays below C: 2⁻¹⁴ ≈ 6.1e-5.
 pub const MARGIN: f64 = 1.0 / 16_384.0;
-/// What rounding can add to the sensitivity where a sample is added or removed: 2⁻¹⁰ ≈ 1e-3.
-pub const SHIFT: f64 = 1.0 / 1024.0;
+/// What rounding can add to the sensitivity where a group is added or removed: 2⁻¹² ≈ 2.4e-4.
+pub const SHIFT: f64 = 1.0 / 4096.0;
 /// The most groups summed in single precision before they enter the total.
 pub const UNIT_GROUPS: u64 = 32;
 
@@ -187,7 +187,7 @@ impl UnitSum {
 #[derive(Debug)]
 pub struct ClippedSum {
     bound: f64,
-    /// [`SHIFT`] under Poisson sampling.
+    /// [`SHIFT`] where groups are drawn one by one.
     shift: f64,
     values: Vec<f64>,
     counts: Counts,
@@ -199,16 +199,16 @@ impl ClippedSum {
         Self { bound, shift: 0.0, values: vec![0.0; dimension], counts: Counts::default() }
     }
 
-    /// Empties it, sets C, and says whether its batch is that of Poisson sampling.
-    pub fn reset(&mut self, bound: f64, poisson: bool) {
+    /// Empties it, sets C, and says whether its groups are drawn [one by one](crate::sampler::one_by_one).
+    pub fn reset(&mut self, bound: f64, one_by_one: bool) {
         self.bound = bound;
-        self.shift = if poisson { SHIFT } else { 0.0 };
+        self.shift = if one_by_one { SHIFT } else { 0.0 };
         self.values.fill(0.0);
         self.counts = Counts::default();
     }
 
     /// 2C: how far the sum moves at most when one group's content is substituted; twice as far as when one is added or
-    /// removed. Under Poisson sampling it is 2C(1 + [`SHIFT`]).
+    /// removed. Where that is what happens it is 2C(1 + [`SHIFT`]).
     pub fn sensitivity(&self) -> f64 {
         2.0 * self.bound * (1.0 + self.shift)
     }
@@ -355,40 +355,5 @@ mod tests {
                 "{dimension}: {moved}"
             );
         }
-    }
-
-    /// Every sample of a Poisson batch in turn is taken away, and everything behind it in its stretch moves up.
-    #[test]
-    fn removing_a_sample_moves_the_stored_sum_by_hardly_more_than_the_bound() {
-        let (bound, rate) = (0.3, 0.2);
-        // All results aligned and clipped, of different lengths in the last bits.
-        let result = |sample: u32| [1.0 + 1e-6 * sample as f32, 0.7 - 1e-6 * sample as f32, 1e-3];
-        let sum = |batch: &[u32]| {
-            let mut cuts = Vec::new();
-            crate::sampler::ends(batch, rate, &mut cuts);
-            let (mut total, mut unit) = (ClippedSum::new(3, bound), UnitSum::new(3, bound));
-            total.reset(bound, true);
-            let mut start = 0;
-            for end in cuts {
-                assert!(end - start <= UNIT_GROUPS as usize);
-                batch[start..end].iter().for_each(|sample| unit.add(&result(*sample)));
-                total.absorb(&mut unit);
-                start = end;
-            }
-            assert_eq!(total.counts().groups, batch.len() as u64);
-            assert_eq!(total.sensitivity(), 2.0 * bound * (1.0 + SHIFT));
-            total.values().to_vec()
-        };
-        // About a fifth of the samples, and a stretch from which all were drawn.
-        let batch: Vec<u32> = (0..2000).filter(|i| i * 7919 % 10 < 2 || (600..720).contains(i)).collect();
-        let whole = sum(&batch);
-        let mut farthest: f64 = 0.0;
-        for gone in 0..batch.len() {
-            let mut rest = batch.clone();
-            rest.remove(gone);
-            let moved = whole.iter().zip(sum(&rest)).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
-            farthest = farthest.max(moved);
-        }
-        assert!(farthest <= bound * (1.0 + SHIFT) && farthest > bound * (1.0 - 2.0 * MARGIN), "{farthest}");
     }
 }

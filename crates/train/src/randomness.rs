@@ -29,6 +29,8 @@ pub enum Purpose {
     Splitting = 7,
     /// Further bits of the uniform numbers behind a round's noise, where the first do not decide; indexed by round.
     Refinement = 8,
+    /// In which units the groups of a round are summed (Poisson, filtering); indexed by round.
+    Units = 9,
 }
 
 /// The bits of a stream's name that hold its index: rounds up to 2⁵⁶.

@@ -16,14 +16,22 @@
 //! is a function of the key and the round alone.
 
 pub mod poisson;
+mod units;
 
-use dpsgd_privacy::mechanism::Sampling;
+use dpsgd_privacy::mechanism::{Phase, Sampling};
 
 use self::poisson::Skips;
+use self::units::Units;
 use crate::clip::UNIT_GROUPS;
 use crate::fault::{self, Fault};
 use crate::plan::{Plan, Position};
 use crate::randomness::{Purpose, Randomness, Stream};
+
+/// Whether every group of a round is there or not by itself (Poisson sampling, filtering), so that one more or less is what two
+/// data sets are told apart by; elsewhere a group's content is substituted.
+pub fn one_by_one(phase: &Phase) -> bool {
+    phase.filtered() || matches!(phase.sampling(), Sampling::Poisson { .. })
+}
 
 /// The samples of one round, group after group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +40,8 @@ pub struct Batch<'a> {
     pub samples: &'a [u32],
     /// s.
     pub group_size: usize,
-    /// Where the units end in which groups are summed (see [`clip`](crate::clip)): given for Poisson sampling, where they belong to fixed stretches
-    /// of the samples' numbers; empty where they are all of one size.
+    /// Where the units end in which groups are summed (see [`clip`](crate::clip)): given where the groups are drawn
+    /// [`one_by_one`]; empty where the units are all of one size.
     pub ends: &'a [usize],
 }
 
@@ -51,6 +59,7 @@ pub struct Sampler {
     /// Skips of the Poisson phase with this rate.
     skips: Option<(f64, Skips)>,
     batch: Vec<u32>,
+    units: Units,
     ends: Vec<usize>,
 }
 
@@ -64,6 +73,7 @@ impl Sampler {
             swaps: Vec::new(),
             skips: None,
             batch: Vec::new(),
+            units: Units::default(),
             ends: Vec::new(),
         }
     }
@@ -100,8 +110,10 @@ impl Sampler {
             filter(&mut self.batch, group_size, &mut randomness.stream(Purpose::Filter, position.round));
         }
         self.ends.clear();
-        if let Sampling::Poisson { rate } = phase.sampling() {
-            ends(&self.batch, rate, &mut self.ends);
+        if one_by_one(phase) {
+            let most = (UNIT_GROUPS as usize / group_size).max(1);
+            let mut stream = randomness.stream(Purpose::Units, position.round);
+            self.units.draw(&mut self.batch, group_size, most, &mut stream, &mut self.ends);
         }
         Batch { samples: &self.batch, group_size, ends: &self.ends }
     }
@@ -144,22 +156,6 @@ impl Sampler {
         self.indices.clear();
         self.indices.extend(0..self.samples);
         self.epoch = None;
-    }
-}
-
-/// Cuts a Poisson batch, whose samples are in rising order, into units of at most [`UNIT_GROUPS`] samples from one stretch of numbers. The stretches
-/// are public, and long enough for 24 samples on average: adding or removing a sample changes the units of its own stretch only.
-pub(crate) fn ends(batch: &[u32], rate: f64, ends: &mut Vec<usize>) {
-    let stretch = (24.0 / rate).round().clamp(1.0, f64::from(u32::MAX)) as u32;
-    let mut start = 0;
-    for i in 1..batch.len() {
-        if batch[i] / stretch != batch[start] / stretch || i - start == UNIT_GROUPS as usize {
-            ends.push(i);
-            start = i;
-        }
-    }
-    if !batch.is_empty() {
-        ends.push(batch.len());
     }
 }
 

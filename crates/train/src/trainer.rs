@@ -23,7 +23,7 @@ use crate::noise::{BLOCK, Noise};
 use crate::outer::{OuterState, Step};
 use crate::plan::Plan;
 use crate::randomness::Randomness;
-use crate::sampler::Sampler;
+use crate::sampler::{Sampler, one_by_one};
 use crate::schedule::{ScheduleState, Seen};
 use crate::simd;
 
@@ -216,7 +216,7 @@ impl<'m, M: Model> Trainer<'m, M> {
                 hook: config.hook.as_ref(),
                 bound,
                 separable,
-                poisson: matches!(phase.sampling(), Sampling::Poisson { .. }),
+                one_by_one: one_by_one(phase),
             };
             let (sum, losses) = groups.sum(&work, pool);
             if let Some(weights) = interrupt.take() {

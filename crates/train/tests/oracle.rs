@@ -105,7 +105,8 @@ fn round(plan: &Plan, toy: &Toy, w: &[f32], round: u64, eta_bound: f64, randomne
         groups += 1.0;
     }
     // What rounding may add where a sample is added or removed is in the noise.
-    let shift = if matches!(phase.sampling(), Sampling::Poisson { .. }) { 1.0 / 1024.0 } else { 0.0 };
+    let drawn_one_by_one = phase.filtered() || matches!(phase.sampling(), Sampling::Poisson { .. });
+    let shift = if drawn_one_by_one { 1.0 / 4096.0 } else { 0.0 };
     let sensitivity = 2.0 * eta_bound * (1.0 + shift);
     let noise = match config.noise {
         NoiseKind::Fast => {

@@ -34,8 +34,8 @@ pub(super) struct Work<'a> {
     pub(super) bound: f64,
     /// Whether a large group may be split.
     pub(super) separable: bool,
-    /// Whether a sample that is added or removed shifts others: see [`Batch::ends`].
-    pub(super) poisson: bool,
+    /// Whether its groups were drawn one by one: see [`Batch::ends`].
+    pub(super) one_by_one: bool,
 }
 
 impl Work<'_> {
@@ -53,7 +53,7 @@ impl Work<'_> {
     fn units(&self) -> usize {
         match self.parts() {
             Some(parts) => self.batch.samples.len() / self.batch.group_size * parts,
-            None if self.poisson => self.batch.ends.len(),
+            None if self.one_by_one => self.batch.ends.len(),
             None => self.batch.samples.len().div_ceil(self.unit_samples()),
         }
     }
@@ -61,7 +61,7 @@ impl Work<'_> {
     /// The samples of a unit of whole groups.
     fn unit(&self, unit: usize) -> &[u32] {
         let samples = self.batch.samples;
-        if self.poisson {
+        if self.one_by_one {
             let start = unit.checked_sub(1).map_or(0, |before| self.batch.ends[before]);
             return &samples[start..self.batch.ends[unit]];
         }
@@ -169,7 +169,7 @@ impl<W: Worker> Groups<W> {
         turn.next = 0;
         turn.failed = false;
         turn.losses = Losses::default();
-        turn.total.reset(work.bound, work.poisson);
+        turn.total.reset(work.bound, work.one_by_one);
         let taken = AtomicUsize::new(0);
         match pool {
             Some(pool) => {
