@@ -152,3 +152,29 @@ fn closed_forms_end_for_every_number() {
         }
     }
 }
+
+/// Two answers about one run do not contradict each other: where δ(ε) is certainly below some δ, ε(δ) is not certified to be above that ε. In
+/// the far tail a cell of the grid that answers for few rounds holds less than the rounding of the numbers it is the difference of.
+#[test]
+fn few_rounds_far_in_the_tail_do_not_contradict_themselves() {
+    for (rate, multiplier, rounds) in [(0.1, 8.0, 3), (0.01, 4.0, 2), (0.3, 10.0, 5)] {
+        let mut config = run(Sampling::Poisson { rate }, rounds, 1.0, 1);
+        config.phases[0].noise = Noise::Multiplier(multiplier);
+        for neighbours in [Neighbours::Substitute, Neighbours::AddRemove] {
+            let mechanism = RunConfig { neighbours, ..config.clone() }.check().unwrap();
+            let curve = curve(&mechanism, Adversary::A0).unwrap();
+            for epsilon in [0.2, 0.5, 0.8] {
+                let what = format!("{rate} {multiplier} {rounds} {neighbours:?} {epsilon}");
+                let delta = curve.delta(epsilon).unwrap();
+                assert_inside(delta, 0.0, 1.0, &what);
+                for above in [1.0, 1e3, 1e9] {
+                    let wanted = delta.upper * above;
+                    if (SMALLEST_DELTA..0.5).contains(&wanted) {
+                        let back = curve.epsilon(wanted).unwrap();
+                        assert!(back.lower <= epsilon * (1.0 + 1e-9), "{what}: δ {delta:?}, ε {back:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -23,6 +23,8 @@ const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
 /// How near (in steps) the loss of a merged cell comes to its grid point; all rounds' worth of it is
 /// put on ε.
 pub(crate) const SOLVED: f64 = 1e-7;
+/// The relative error of a tail's probability.
+const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
 /// A run's privacy loss on a grid.
 #[derive(Debug)]
@@ -79,7 +81,7 @@ impl Grid {
     /// The lower end of [`delta`](Self::delta) alone.
     pub(crate) fn delta_lower(&self, epsilon: f64) -> f64 {
         let times: f64 = self.lower.iter().map(|d| d.times as f64).sum();
-        let (value, error) = self.evaluate(&self.lower, epsilon + times * SOLVED * self.step);
+        let (value, error) = self.evaluate(&self.lower, epsilon + 2.0 * times * SOLVED * self.step);
         (value - error).clamp(0.0, 1.0)
     }
 
@@ -87,7 +89,8 @@ impl Grid {
     pub(crate) fn delta(&self, epsilon: f64) -> Interval {
         let (upper, upper_error) = self.evaluate(&self.upper, epsilon);
         let infinite: f64 = self.upper.iter().map(|d| d.times as f64 * d.infinite).sum();
-        Interval { lower: self.delta_lower(epsilon), upper: (upper + upper_error + infinite).clamp(0.0, 1.0) }
+        let upper = (upper + upper_error + infinite).clamp(0.0, 1.0);
+        Interval { lower: self.delta_lower(epsilon).min(upper), upper }
     }
 
     fn evaluate(&self, laws: &[Discrete], epsilon: f64) -> (f64, f64) {
@@ -311,15 +314,22 @@ fn merge_cells(factor: &Factor, step: f64, (low, high): (f64, f64)) -> Discrete 
             (p_right, q_right, p, q) = cell(-1e-300);
             solved = false;
         }
-        if p > 0.0 && q > 0.0 {
+        // p and q are differences and may be rounding alone: only what is surely there counts, at a loss that it surely has.
+        let (p_sure, q_most) = (p - ROUNDING * p_left, q + ROUNDING * q_left);
+        if p_sure > 0.0 && q > 0.0 {
+            let loss = (p_sure / q_most).ln();
             // Rounded down where the cell ended at a limit before its loss reached the grid point.
-            let at = if solved { target } else { ((p / q).ln() / step).floor() as i64 };
-            mass[(at.clamp(first, last) - first) as usize] += p;
+            let solved = solved && loss > wanted - 2.0 * SOLVED * step;
+            let at = if solved { target } else { (loss / step).floor() as i64 };
+            if at >= first {
+                mass[(at.min(last) - first) as usize] += p_sure;
+            }
         }
         (left, p_left, q_left) = (right, p_right, q_right);
         if left == 0.0 {
             let (p_after, q_after) = tails(&factor.kind, 0.0);
-            mass[(-first) as usize] += (p_left - p_after).max(0.0).min((q_left - q_after).max(0.0));
+            let atom = (p_left - p_after).min(q_left - q_after) - ROUNDING * p_left.max(q_left);
+            mass[(-first) as usize] += atom.max(0.0);
             (left, p_left, q_left) = (1e-9 * step, p_after, q_after);
         }
     }
