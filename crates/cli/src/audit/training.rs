@@ -67,6 +67,9 @@ pub struct Training {
     quiet: bool,
 }
 
+/// What goes with every output: it comes from private data.
+const COST: &str = "What is said here is a function of a second run on the same data: publishing it costs the guarantee of the run once more.";
+
 /// The most values that are kept: canaries times rounds, four bytes each.
 const MOST_VALUES: u64 = 1 << 29;
 
@@ -301,6 +304,7 @@ impl Training {
             "epsilon_claimed": upper,
             "adversary": who.name(),
             "contradiction": contradicted,
+            "cost": COST,
             "curve": points.iter().map(|point| json!({
                 "delta": point.delta, "epsilon_claimed": point.upper, "epsilon_lower": point.lower,
             })).collect::<Vec<_>>(),
@@ -361,6 +365,7 @@ impl Training {
         }
         text.push_str("\nWHAT IT MEANS\n");
         text.push_str(&wrapped(self.meaning(setup), 2));
+        text.push_str(&wrapped(COST, 2));
         text
     }
 
@@ -423,7 +428,7 @@ impl Training {
             )),
             html::section("At every δ", &figure.html(true)),
             html::table(&header, &ends.collect::<Vec<_>>()),
-            html::section("What it means", &html::paragraph(self.meaning(setup))),
+            html::section("What it means", &(html::paragraph(self.meaning(setup)) + &html::paragraph(COST))),
             html::paragraph(&format!("δ of the run: {}.", number(delta))),
         );
         let page =

@@ -97,11 +97,15 @@ impl Course<'_> {
             self.directory.path().display()
         ));
         let before = self.seconds;
+        let timed = setup.run.sizes.0.is_some();
         let mut shown = None;
         while self.trainer.next_round() < last {
             let (ends_epoch, step, clip) = match self.trainer.round(self.directory.ledger()) {
                 Ok(round) => {
-                    self.seconds += round.wall.as_secs_f64();
+                    // The time of rounds whose size is drawn tells N: where that is private it is kept nowhere.
+                    if timed {
+                        self.seconds += round.wall.as_secs_f64();
+                    }
                     (round.ends_epoch, round.eta, round.bound)
                 }
                 Err(error) => return Err(Failure::Machine(error.to_string())),
@@ -110,7 +114,7 @@ impl Course<'_> {
             progress.rounds(next);
             if ends_epoch || next == last {
                 let speed = setup.samples_per_round() * (next - first) as f64 / (self.seconds - before);
-                let epoch = self.evaluated((step, clip), speed)?;
+                let epoch = self.evaluated((step, clip), timed.then_some(speed))?;
                 progress.epoch(&epoch);
                 shown = Some(epoch);
             }
@@ -124,7 +128,7 @@ impl Course<'_> {
                 let config = setup.plan.config();
                 let at =
                     known.as_ref().map_or((config.step.start, config.clipping.start), |k| (k.step, k.clip));
-                let speed = known.as_ref().map_or(0.0, |known| known.samples_per_s);
+                let speed = known.as_ref().and_then(|known| known.samples_per_s);
                 // The last line may be of an epoch before the last: the rounds behind it were charged and lost in
                 // the crash, and what is said at the end counts them. It may also be damaged, so that only what
                 // no statement rests on is taken from it.
@@ -143,7 +147,7 @@ impl Course<'_> {
     }
 
     /// Measures on the test set.
-    fn measured(&mut self, (step, clip): (f64, f64), samples_per_s: f64) -> Result<Epoch, Failure> {
+    fn measured(&mut self, (step, clip): (f64, f64), samples_per_s: Option<f64>) -> Result<Epoch, Failure> {
         let setup = self.setup;
         let seen = evaluation::evaluate(
             &setup.network,
@@ -167,10 +171,11 @@ impl Course<'_> {
             test_clipping_fraction: seen.clipped,
             step,
             clip,
-            epsilon: setup.budget.spent(&setup.run.mechanism, spent)?,
+            // The whole run was accounted for before it began; a part of it that cannot be must not cost the work.
+            epsilon: setup.budget.spent(&setup.run.mechanism, spent).unwrap_or(f64::INFINITY),
             delta: setup.budget.delta,
             adversary: setup.budget.adversary.name().to_string(),
-            seconds: self.seconds,
+            seconds: setup.run.sizes.0.map(|_| self.seconds),
             samples_per_s,
             private: note.is_none() && self.trainer.is_private(),
             note,
@@ -178,7 +183,7 @@ impl Course<'_> {
     }
 
     /// Measures on the test set, then writes the line of the epoch and the checkpoint.
-    fn evaluated(&mut self, at: (f64, f64), samples_per_s: f64) -> Result<Epoch, Failure> {
+    fn evaluated(&mut self, at: (f64, f64), samples_per_s: Option<f64>) -> Result<Epoch, Failure> {
         let setup = self.setup;
         let epoch = self.measured(at, samples_per_s)?;
         self.directory.push(&epoch)?;

@@ -46,8 +46,10 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
 /// µ of what the preparation of the data releases: G_{gµ} for g differing samples, see
 /// [`Split::normalise`].
 pub fn releases(settings: &TrainSettings) -> Vec<f64> {
-    let mu = settings.normalise_mu.filter(|_| settings.normalise == Some(NormaliseName::Private));
-    mu.map(|mu| mu * settings.differing.unwrap_or(1) as f64).into_iter().collect()
+    if settings.normalise != Some(NormaliseName::Private) {
+        return Vec::new();
+    }
+    vec![settings.normalise_mu.unwrap_or(defaults::NORMALISE_MU) * settings.differing.unwrap_or(1) as f64]
 }
 
 impl From<dpsgd_data::DataError> for Failure {
@@ -91,7 +93,16 @@ impl Inputs {
         let Some(test) = &settings.test else {
             return refuse("test: a CSV file needs a second one as --test, of public samples to measure on");
         };
+        let same_file = || Some(path.canonicalize().ok()? == test.canonicalize().ok()?);
         let split = table::load(path, &TestRows::File(test.clone()), schema)?;
+        // What is measured on the test set is published without noise.
+        if same_file() == Some(true) || split.train == split.test {
+            return refuse(format!(
+                "test = {}: holds the same samples as data. What is measured on the test set is written down without noise, so \
+                 it must be public: give samples that nobody has to protect",
+                test.display()
+            ));
+        }
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let size = Size { samples: split.train.len() as u64, public: false };
         let uncovered = schema.uncovered().into_iter().map(str::to_string).collect();

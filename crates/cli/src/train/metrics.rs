@@ -2,7 +2,7 @@
 //!
 //! # Guarantee
 //! Everything in `metrics.jsonl` is a function of the noised updates and of the public test set, so it
-//! may be published with the model. The training loss and the share of clipped training groups are
+//! may be published with the model; the time it took is there only where the size of every round is public. The training loss and the share of clipped training groups are
 //! functions of private data that the guarantee does not cover; they are written to
 //! `diagnostics.jsonl` only, and only when asked for.
 
@@ -50,11 +50,10 @@ pub struct Epoch {
     pub delta: f64,
     /// Against this adversary.
     pub adversary: String,
-    /// Seconds of training, evaluation and what a crash lost not counted.
-    pub seconds: f64,
-    /// Samples a second, by the public size of a round.
-    #[serde(deserialize_with = "undefined")]
-    pub samples_per_s: f64,
+    /// Seconds of training, evaluation and what a crash lost not counted; none where N is private, which they would tell.
+    pub seconds: Option<f64>,
+    /// Samples a second, by the public size of a round; none with the seconds.
+    pub samples_per_s: Option<f64>,
     /// Whether the guarantee holds: false for a run with a seed.
     pub private: bool,
     /// [`NOT_PRIVATE`] for a run with a seed.

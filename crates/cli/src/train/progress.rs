@@ -73,10 +73,13 @@ impl Progress {
             None => String::new(),
         };
         let said = format!(
-            "loss {:.4}{accuracy} · ε ≤ {} · {} samples/s",
+            "loss {:.4}{accuracy} · ε ≤ {}{}",
             epoch.test_loss,
             up(epoch.epsilon, 4),
-            thousands(epoch.samples_per_s as u64)
+            epoch
+                .samples_per_s
+                .map(|speed| format!(" · {} samples/s", thousands(speed as u64)))
+                .unwrap_or_default()
         );
         match &self.shown {
             Shown::Bar(bar) => bar.set_message(said),
@@ -116,7 +119,7 @@ pub fn tell(line: &str) {
 }
 
 fn remaining(epoch: &Epoch, epochs: f64) -> String {
-    let left = epoch.seconds * (epochs / epoch.epoch - 1.0);
+    let left = epoch.seconds.unwrap_or(0.0) * (epochs / epoch.epoch - 1.0);
     if left.is_finite() && left > 0.5 { format!(" · {} left", duration(left)) } else { String::new() }
 }
 

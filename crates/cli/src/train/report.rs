@@ -86,9 +86,9 @@ impl Page<'_> {
                 format!("{at}, against {} {sees}", subscript(given.adversary)),
             );
         }
-        if let Some(last) = last {
-            let speed = super::progress::thousands(last.samples_per_s as u64);
-            figure(super::progress::duration(last.seconds), format!("of training, {speed} samples/s"));
+        if let Some((seconds, speed)) = last.and_then(|last| last.seconds.zip(last.samples_per_s)) {
+            let speed = super::progress::thousands(speed as u64);
+            figure(super::progress::duration(seconds), format!("of training, {speed} samples/s"));
         }
         format!(
             "<header>\n<h1>{}</h1>\n<p class=\"lead\">A training report for those who have to answer for \
@@ -203,8 +203,8 @@ mod tests {
                 epsilon: 0.9 + 0.55 * t.sqrt(),
                 delta: 1e-5,
                 adversary: "A0".into(),
-                seconds: 5.5 * t,
-                samples_per_s: 43_210.0,
+                seconds: Some(5.5 * t),
+                samples_per_s: Some(43_210.0),
                 private,
                 note: None,
             }
@@ -237,11 +237,12 @@ mod tests {
                 for (epoch, value) in epochs.iter_mut().zip([a, b, 0.5]) {
                     (epoch.epoch, epoch.test_loss, epoch.epsilon) = (value, value, value);
                     (epoch.test_accuracy, epoch.test_clipping_fraction) = (Some(value), value);
-                    (epoch.samples_per_s, epoch.seconds, epoch.delta) = (value, value, value);
+                    (epoch.samples_per_s, epoch.seconds, epoch.delta) = (Some(value), Some(value), value);
                 }
                 let figures = html::figures(&figures::over_time(&epochs));
                 assert!(!figures.contains("NaN") && !figures.contains("inf"), "{a} {b}: {figures}");
-                epochs.iter().for_each(|epoch| drop(super::super::progress::duration(epoch.seconds)));
+                let seconds = epochs.iter().filter_map(|epoch| epoch.seconds);
+                seconds.for_each(|seconds| drop(super::super::progress::duration(seconds)));
             }
         }
     }

@@ -49,6 +49,8 @@ impl Setup {
     fn with(mut inputs: Inputs, given: &TrainSettings) -> Result<Self, Failure> {
         let settings = inputs.settle(given)?;
         let settled = mechanism::settled(&settings, inputs.size, &releases(&settings))?;
+        // What cannot be accounted for is refused before anything is charged.
+        settled.budget.spent(&settled.run.mechanism, settled.run.mechanism.phases()[0].rounds())?;
         // They can take a minute: not before the settings are known to be good.
         inputs.take_features(&settings)?;
         let (net, spec) = net::named(given, &inputs.split.train)?;

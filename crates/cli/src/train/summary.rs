@@ -104,13 +104,10 @@ impl Summary<'_> {
             thousands(self.parameters as u64),
             last.test_loss
         );
-        let _ = writeln!(
-            text,
-            "  {} rounds in {}, {} samples/s",
-            last.updates,
-            duration(last.seconds),
-            thousands(last.samples_per_s as u64)
-        );
+        let time = last.seconds.zip(last.samples_per_s).map(|(seconds, speed)| {
+            format!(" in {}, {} samples/s", duration(seconds), thousands(speed as u64))
+        });
+        let _ = writeln!(text, "  {} rounds{}", last.updates, time.unwrap_or_default());
         if let Some(stopped) = &self.stopped {
             text.push_str(&statement::wrapped(stopped, 2));
         }
