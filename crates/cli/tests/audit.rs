@@ -70,6 +70,13 @@ fn an_audit_as_json_and_as_a_page() {
     let page = folder.read("found/audit.html");
     assert!(page.contains("<svg") && page.contains("nothing contradicts the claim"));
     assert!(!page.contains("http") && !page.contains("<script"));
+    // The private normalisation is in the claim, as it would be in a training run, though no data are there.
+    let more = ["--normalise", "private", "--json"];
+    let normalised: Value =
+        serde_json::from_str(&folder.text(&[&SMALL_AUDIT[..], &more].concat())).expect("JSON");
+    assert_eq!(normalised["configured"]["mechanism"]["releases"], serde_json::json!([0.1]));
+    let claim = |audit: &Value| audit["configured"]["claims"][0]["epsilon"].as_f64().expect("a number");
+    assert!(claim(&normalised) > claim(&object));
 }
 
 #[test]
@@ -113,6 +120,9 @@ fn a_training_audit_proves_less_than_is_claimed_and_more_than_nothing() {
     assert!(number("epsilon_lower") <= number("epsilon_claimed"), "{found}");
     assert_eq!(found["contradiction"], false);
     let page = folder.read("found/audit-training.html");
+    // It is made of private data, and says so wherever it goes.
+    let cost = found["cost"].as_str().expect("a sentence");
+    assert!(cost.contains("once more") && page.contains(cost));
     assert!(page.contains("<svg") && page.contains("Training audit") && !page.contains("http"));
     let label = audit(&["--kind", "label", "--canaries", "300", "--confidence", "0.99"]);
     assert!(label["epsilon_lower"].as_f64().unwrap() <= label["epsilon_claimed"].as_f64().unwrap());

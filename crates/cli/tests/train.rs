@@ -297,6 +297,9 @@ fn a_table_of_ones_own() {
     let summary = folder.json(&poisson);
     // The size of a table is private where samples are added and removed.
     assert_eq!(summary["mechanism"]["samples"], Value::Null);
+    // So is the time that rounds of a drawn size took.
+    assert_eq!((&summary["train_seconds"], &summary["samples_per_s"]), (&Value::Null, &Value::Null));
+    assert!(!folder.read("runs/people-logistic-2/report.html").contains("samples/s"));
     for name in ["summary.json", "report.html", "metrics.jsonl", "config.toml", "facts.json"] {
         let text = folder.read(&format!("runs/people-logistic-2/{name}"));
         // Whole numbers only: a time of 0.042000 s is no size.
@@ -306,6 +309,11 @@ fn a_table_of_ones_own() {
     folder.refused(&["train", "--data", "people.csv"], "schema");
     folder.refused(&["train", "--config", config, "--net", "lenet5"], "no images");
     folder.refused(&["train", "--config", config, "--normalise", "public"], "normalise");
+    // What is measured on the test set has no noise: it may not be the private data, under whatever name.
+    folder.write("copy.csv", &folder.read("people.csv"));
+    for test in ["people.csv", "./people.csv", "copy.csv"] {
+        folder.refused(&["train", "--config", config, "--sigma", "1", "--test", test], "must be public");
+    }
     folder.write("public.csv", "age,job,income\n12,pilot,low\n");
     folder.refused(&["train", "--config", config], "pilot");
 }
@@ -313,7 +321,7 @@ fn a_table_of_ones_own() {
 #[test]
 fn what_is_wrong_is_refused_before_anything_is_written() {
     let folder = Folder::new("train-hostile");
-    let flags: [(&[&str], &str); 38] = [
+    let flags: [(&[&str], &str); 41] = [
         (&["--data", "imagenet"], "data"),
         (&["--data-dir", "nowhere"], "nowhere"),
         (&["--test", "x.csv"], "test"),
@@ -342,6 +350,10 @@ fn what_is_wrong_is_refused_before_anything_is_written() {
         (&["--sampling", "poisson", "--rate", "2"], "rate"),
         (&["--sampling", "poisson", "--group-size", "2"], "group-size"),
         (&["--sampling", "shuffle", "--adversary", "a0"], "shuffl"),
+        // What no accountant can answer for, though σ is given and nothing is to be calibrated.
+        (&["--sampling", "shuffle", "--adversary", "a0", "--sigma", "4"], "shuffl"),
+        (&["--delta", "1e-250", "--sigma", "4"], "delta"),
+        (&["--sampling", "shuffle", "--groups", "15000", "--differing", "300", "--sigma", "4"], "c²"),
         (&["--neighbours", "add-remove"], "neighbours"),
         (&["--differing", "0"], "differing"),
         (&["--clip", "0"], "clip"),
