@@ -45,8 +45,8 @@ enum What {
 #[command(after_help = "\
 Any `dpsgd train …` becomes an audit of what it would run by writing `dpsgd audit mechanism …`: the production \
 sampler, clip, noise and rounds run many times on two neighbouring data sets of canary gradients, and the best tests \
-of both adversaries are compared with the guarantee. N and the number of rounds are shortened so that a hundred \
-thousand runs fit into the time; the claim is that of the shortened run.
+of both adversaries are compared with the guarantee. N and the number of rounds are shortened so that thousands \
+of runs fit into the time; the claim is that of the shortened run.
 
 Exit code: 0 nothing contradicts the claim, 1 a contradiction, 2 bad input. A right implementation is contradicted \
 with probability at most 1e-6.

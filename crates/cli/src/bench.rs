@@ -89,7 +89,7 @@ impl Samples for Random {
 fn network(name: &str) -> Result<NetworkSpec, Failure> {
     match name {
         "lenet5" => Ok(zoo::lenet5([28, 28, 1], 10, LayerSpec::Relu)),
-        "paper_cnn" => Ok(zoo::paper_cnn([32, 32, 3], 10)),
+        "paper_cnn" | "paper-cnn" => Ok(zoo::paper_cnn([32, 32, 3], 10)),
         _ => Err(Failure::Input(format!("net = {name}: lenet5 or paper_cnn"))),
     }
 }

@@ -18,7 +18,7 @@ use crate::{Failure, json, print};
 Examples:
   dpsgd calibrate --target-epsilon 3 --delta 1e-5 --solve sigma --groups 1024 --epochs 15
   dpsgd calibrate --target-epsilon 1 --delta 1e-5 --solve epochs --sigma 2
-  dpsgd calibrate --target-mu 0.5 --solve groups --epochs 20 --sigma 1 --json
+  dpsgd calibrate --target-mu 0.5 --solve groups --epochs 30 --sigma 1 --json
   dpsgd calibrate --target-epsilon 8 --solve sigma --sampling shuffle --adversary A1")]
 pub struct Calibrate {
     /// What to find: the smallest sigma, the most epochs, or the most groups a round

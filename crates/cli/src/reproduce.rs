@@ -26,6 +26,7 @@ use self::experiment::Part;
 use self::laboratory::Laboratory;
 use self::panels::Scale;
 use self::section::Section;
+use crate::train::progress::tell;
 use crate::{Failure, print};
 
 /// The flags of `dpsgd reproduce`.
@@ -51,7 +52,7 @@ pub struct Reproduce {
     /// Data sets: mnist, cifar10 [default: those that are there]
     #[arg(long, value_delimiter = ',')]
     data: Vec<String>,
-    /// Where the data sets are [default: data, here or beside the program]
+    /// Where the data sets are [default: $DPSGD_DATA, then data here, in a directory above or in the source checkout]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// E of Figure 1 [default: 20; 2 with --quick]
@@ -60,7 +61,7 @@ pub struct Reproduce {
     /// E of Table 3 [default: 100; 3 with --quick]
     #[arg(long, value_name = "E")]
     table_epochs: Option<u64>,
-    /// Compute only experiments whose names begin with one of these; the others are shown as far as they are
+    /// Compute only experiments whose names begin with one of these; the others are shown as far as they are (nothing: compute none)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
     /// Draw everything from this number
@@ -94,6 +95,8 @@ enum What {
     Beyond,
 }
 
+/// The name of no experiment, for `--only`.
+const NOTHING: &str = "nothing";
 /// The most epochs of a run.
 const MOST_EPOCHS: u64 = 10_000;
 /// |S_b| of the paper, and of the small version.
@@ -142,6 +145,9 @@ impl Reproduce {
             }
         }
         laboratory.progress.finish();
+        for only in laboratory.unknown().filter(|only| *only != NOTHING) {
+            tell(&format!("--only {only}: no experiment of these parts has a name that begins so"));
+        }
         let page = page::write(&out, sections, &scale)?;
         print(&format!("wrote {}\n", page.display()))
     }

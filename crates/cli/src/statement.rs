@@ -298,6 +298,12 @@ fn printed(report: &Report) -> String {
                 format!("approximation, {:+.1} %", 100.0 * relative_error)
             }
             Verdict::Approximation { .. } => "approximation, far off".to_string(),
+            // Judged at other δ as well as here.
+            Verdict::ClaimsTooMuch { .. }
+                if row.side == Side::Guarantee && row.epsilon >= row.exact.upper =>
+            {
+                "holds here, claims too much at another δ".to_string()
+            }
             Verdict::ClaimsTooMuch { .. } => "claims more than is true".to_string(),
             other => other.to_string(),
         };

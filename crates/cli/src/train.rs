@@ -37,7 +37,7 @@ Examples:
   dpsgd train
       MNIST, LeNet-5, σ chosen for ε ≤ 3 at δ = 1e-5
   dpsgd train --net logistic --epochs 5 --target-epsilon 1
-  dpsgd train --data fashion-mnist --sampling shuffle --groups 16 --group-size 64 --sigma 4
+  dpsgd train --data fashion-mnist --sampling shuffle --groups 16 --group-size 64 --sigma 4 --step 0.03
   dpsgd train --sampling poisson --rate 0.01 --groups 600 --noise-multiplier 1 --max-epsilon 2
   dpsgd train --inner sgd --groups 64 --group-size 32 --inner-step 0.1
   dpsgd train --config run.toml --out runs/mine
@@ -57,7 +57,7 @@ pub struct Train {
     /// Settings from a TOML file; flags win
     #[arg(long, value_name = "FILE.toml", help_heading = "Input and output")]
     config: Option<PathBuf>,
-    /// The directory of the run; must not exist [default: runs/DATA-NET-1, or the first free number]
+    /// The directory of the run; must not exist, or be empty [default: runs/DATA-NET-1, or the first free number]
     #[arg(long, value_name = "DIR", help_heading = "Input and output")]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -257,7 +257,10 @@ fn value(encoding: &Encoding, field: &str, plan: &Plan) -> Result<Value, String>
         Encoding::Categories(places) => match places.get(field) {
             Some(place) => Ok(Value::Place(*place)),
             None if plan.missing.contains(field) || plan.unlisted == Unlisted::Zero => Ok(Value::Missing),
-            None => Err(format!("{} is not in the list; add it, or let unlisted = \"zero\"", shown(field))),
+            None => Err(format!(
+                "{} is not in the list of categories; add it, or (for a column, not for the label) set unlisted = \"zero\" in [schema]",
+                shown(field)
+            )),
         },
         Encoding::Range { .. } if plan.missing.contains(field) => Ok(Value::Missing),
         Encoding::Range { low, width } => Ok(Value::Unit(((number(field)? - low) / width).clamp(0.0, 1.0))),

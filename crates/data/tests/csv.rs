@@ -91,7 +91,9 @@ fn a_row_becomes_the_same_numbers_whatever_the_others_hold() {
 fn what_the_schema_does_not_allow_is_refused_with_its_line() {
     let schema = schema();
     let line = |row: &str| refused(format!("id,job,age,label\n1,cook,1,no\n{row}\n"), &schema);
-    assert!(line("2,pilot,30,no").contains("line 3: job: \"pilot\" is not in the list; add it"));
+    assert!(
+        line("2,pilot,30,no").contains("line 3: job: \"pilot\" is not in the list of categories; add it")
+    );
     assert!(line("2,cook,old,no").contains("line 3: age: \"old\" is not a number"));
     for value in ["NaN", "inf", "1e999"] {
         assert!(line(&format!("2,cook,{value},no")).contains("is not a number"));

@@ -1,7 +1,7 @@
 //! The exact law of c: how often, and how hard, the differing samples are hit.
 //!
 //! c² = Σ over the rounds of L_b², where L_b is the number of groups of round b that hold a
-//! differing sample (paper, Def. q_E(c); notes §2). Nothing is bounded by a formula: the law of
+//! differing sample (paper, Def. q_E(c); docs/theory.md §2). Nothing is bounded by a formula: the law of
 //! one round comes from a generating function with positive terms only, rounds (or epochs) are
 //! convolved, and what is cut off in the tails is added up and charged.
 

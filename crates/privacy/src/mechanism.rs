@@ -151,7 +151,7 @@ pub struct MechanismError {
     pub why: String,
 }
 
-/// The largest number of differing samples; the law of c costs up to g³ and more.
+/// The largest number of differing samples; the cost of the law of c grows with it.
 pub const MOST_DIFFERING: u64 = 512;
 /// The largest N: every integer up to it is an exact `f64`.
 pub const MOST_SAMPLES: u64 = 1 << 53;
@@ -199,7 +199,7 @@ impl RunConfig {
     /// wrong.differing = 70_000;
     /// assert_eq!(
     ///     wrong.check().unwrap_err().to_string(),
-    ///     "differing = 70000: at least 1 and at most 512 (the exact law of c is computed, never bounded, and costs at least g³)",
+    ///     "differing = 70000: at least 1 and at most 512 (the exact law of c is computed, never bounded, and its cost grows with g)",
     /// );
     /// # Ok::<(), MechanismError>(())
     /// ```
@@ -209,7 +209,7 @@ impl RunConfig {
                 "differing",
                 self.differing,
                 format!("at least 1 and at most {MOST_DIFFERING}"),
-                "the exact law of c is computed, never bounded, and costs at least g³",
+                "the exact law of c is computed, never bounded, and its cost grows with g",
             );
         }
         for &mu in &self.releases {

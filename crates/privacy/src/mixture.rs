@@ -10,7 +10,7 @@ use crate::normal;
 /// With probability q the run is one Gaussian mechanism G_µ, and the adversary knows which.
 ///
 /// # Guarantee
-/// δ(ε) = Σ q·δ_{G_µ}(ε), exactly (notes §2): for an adversary who knows the component the
+/// δ(ε) = Σ q·δ_{G_µ}(ε), exactly (docs/theory.md §2): for an adversary who knows the component the
 /// divergence of the mixture is the mean of the divergences. The trade-off function is the paper's
 /// Def. "f" with the component µ = 0, whose likelihood ratio is one, as an atom.
 #[derive(Clone, Debug)]

@@ -39,7 +39,9 @@ pub(crate) fn within(
     if value >= lowest && value <= highest {
         return Ok(());
     }
-    Err(PlanError::new(name, value, format!("between {lowest:e} and {highest:e}"), why))
+    // 0.99999 as it is, 0.000001 and 1000000 as powers of ten.
+    let shown = |x: f64| if x == 0.0 || (1e-5..1e5).contains(&x) { x.to_string() } else { format!("{x:e}") };
+    Err(PlanError::new(name, value, format!("between {} and {}", shown(lowest), shown(highest)), why))
 }
 
 /// A plan, a model and parameters that do not fit together.

@@ -69,6 +69,6 @@ pub fn clipping(config: &PlanConfig, short: &Shortened) -> Result<Check, AuditEr
             }
         }
     }
-    check.note(format!("the longest group was {furthest:.6}·C"));
+    check.note(format!("the longest group was {furthest:.6}·C, with what its measurement rounds"));
     Ok(check)
 }

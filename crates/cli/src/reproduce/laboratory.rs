@@ -1,5 +1,6 @@
 //! Where experiments are run: the data, the threads, what is saved, and what a person sees meanwhile.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -36,7 +37,8 @@ pub struct Laboratory {
     /// Public samples, normalised by published constants, or their features.
     loaded: Vec<(Samples, Split)>,
     /// What may be computed: experiments whose names begin with one of these, or all if there are none.
-    only: Vec<String>,
+    /// What may be computed begins with one of these, if there are any, and whether something did.
+    only: Vec<(String, Cell<bool>)>,
     /// Whether nothing at all may be computed for now.
     pub frozen: bool,
     /// What a person sees.
@@ -147,7 +149,7 @@ impl Laboratory {
             data_dir,
             threads,
             loaded: Vec::new(),
-            only,
+            only: only.into_iter().map(|name| (name, Cell::new(false))).collect(),
             frozen: false,
             progress: Progress::new(quiet),
         })
@@ -195,8 +197,17 @@ impl Laboratory {
 
     /// Whether an experiment may be computed.
     pub fn may(&self, name: &str) -> bool {
-        let named = self.only.is_empty() || self.only.iter().any(|only| name.starts_with(only.as_str()));
+        let mut named = self.only.is_empty();
+        for (_, found) in self.only.iter().filter(|(only, _)| name.starts_with(only.as_str())) {
+            named = true;
+            found.set(true);
+        }
         named && !self.frozen
+    }
+
+    /// What was asked for and is no experiment.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.only.iter().filter(|(_, found)| !found.get()).map(|(only, _)| only.as_str())
     }
 
     /// The outcomes.
@@ -214,7 +225,7 @@ impl Laboratory {
     ) -> Result<Option<Outcome>, Failure> {
         let found = self.store.outcome(name, experiment)?;
         let enough = found.as_ref().is_some_and(|found| found.epochs() >= epochs);
-        if enough || !self.may(name) {
+        if !self.may(name) || enough {
             self.progress.done(experiment, epochs);
             return Ok(found);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dpsgd_data::normalise::{Divisor, Normalisation, Private};
 use dpsgd_data::table::{self, TestRows};
-use dpsgd_data::{Known, Split, known};
+use dpsgd_data::{Dataset, Known, Split, known};
 use dpsgd_train::Randomness;
 use dpsgd_train::noise::exact;
 use serde::{Deserialize, Serialize};
@@ -148,6 +148,15 @@ impl Inputs {
     pub fn leave_training_set(&mut self) -> Result<(), Failure> {
         self.split.train = self.split.train.part(0..1)?;
         Ok(())
+    }
+
+    /// One training sample as the network will see it, for its shape.
+    pub fn sample(&self, settings: &TrainSettings) -> Result<Dataset, Failure> {
+        let (train, test) = (self.split.train.part(0..1)?, self.split.test.part(0..1)?);
+        Ok(match settings.features {
+            Some(features) => features::of(&Split { train, test }, features, 1)?.train,
+            None => train,
+        })
     }
 
     /// Puts the features that the settings ask for in the place of the inputs.

@@ -26,7 +26,7 @@ pub struct TrainSettings {
     /// mnist, fashion-mnist, cifar10, adult or a CSV file with a header [default: mnist]
     #[arg(long, value_name = "NAME|FILE.csv")]
     pub data: Option<String>,
-    /// Where the data sets are [default: data, here or beside the program]
+    /// Where the data sets are [default: $DPSGD_DATA, then data here, in a directory above or in the source checkout]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// The public test set of a CSV file: another file with the same columns
@@ -120,7 +120,7 @@ pub struct TrainSettings {
         help = format!("C, the norm to which a group's result is clipped [default: {}]", defaults::CLIP)
     )]
     pub clip: Option<f64>,
-    /// How C changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse:FACTOR,
+    /// How C changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse[:FACTOR, 0.9],
     /// follow-update:SHARE (of C that the noised updates show to be in use) [default: constant]
     #[arg(long, value_name = "RULE", help_heading = "The algorithm")]
     pub clip_rule: Option<String>,
@@ -133,7 +133,7 @@ pub struct TrainSettings {
         help = format!("η, the step of w ← w − η·Ū/m [default: {}]", defaults::STEP)
     )]
     pub step: Option<f64>,
-    /// How η changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse:FACTOR (the test accuracy
+    /// How η changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse[:FACTOR, 0.9] (the test accuracy
     /// fell) [default: constant; step:0.5:20 with the default η]
     #[arg(long, value_name = "RULE", help_heading = "The algorithm")]
     pub step_rule: Option<String>,

@@ -51,10 +51,11 @@ impl Setup {
         let settled = mechanism::settled(&settings, inputs.size, &releases(&settings))?;
         // What cannot be accounted for is refused before anything is charged.
         settled.budget.spent(&settled.run.mechanism, settled.run.mechanism.phases()[0].rounds())?;
+        let one = inputs.sample(&settings)?;
+        let (net, spec) = net::named(given, &one)?;
+        let network = net::checked(&spec, &one)?;
         // They can take a minute: not before the settings are known to be good.
         inputs.take_features(&settings)?;
-        let (net, spec) = net::named(given, &inputs.split.train)?;
-        let network = net::checked(&spec, &inputs.split.train)?;
         let Settled { settings, run, budget, planned } = settled;
         let (mut settings, plan) = algorithm::planned(&settings, &run.mechanism)?;
         settings.net = Some(net.clone());

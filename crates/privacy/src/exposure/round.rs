@@ -33,7 +33,7 @@ impl RoundLaw {
     }
 
     /// q_k = Σ_t W[t][k]·C(N−ms, g−t)/C(N, g) for a uniform subset of m·s samples cut into m
-    /// groups (notes §2).
+    /// groups (docs/theory.md §2).
     ///
     /// # Guarantee
     /// Every q_k, q_0 and η = 1 − q_0 has a relative error of at most

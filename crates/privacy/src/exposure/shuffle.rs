@@ -11,7 +11,7 @@ const MOST_OPERATIONS: f64 = 1e10;
 const TAIL_NATS: f64 = 330.0;
 
 /// The law of c² over the first `rounds` rounds of an epoch: the coefficient of x^g in
-/// (Σ W[t][k] x^t y^{k²})^rounds · (1+x)^{N − rounds·ms}, divided by C(N, g) (notes §2). The last
+/// (Σ W[t][k] x^t y^{k²})^rounds · (1+x)^{N − rounds·ms}, divided by C(N, g) (docs/theory.md §2). The last
 /// factor holds the samples that are not used in the epoch.
 ///
 /// # Guarantee

@@ -3,7 +3,7 @@
 //!
 //! Two shapes cover every sampler. On the whole line, Poisson sampling: P and Q have densities
 //! φ·w₊ and φ·w₋ with w a mixture Σ b_k·e^{kx/z − k²/2z²} (or 1). On half lines, subsampling: for
-//! ε > 0 the profile of notes §4 is that of the mixtures ηN(k/σ, 1) + (1−η)N(0, 1) against
+//! ε > 0 the profile of docs/theory.md §3 is that of the mixtures ηN(k/σ, 1) + (1−η)N(0, 1) against
 //! N(0, 1) where their ratio exceeds one, for every k with its share q_k/η; the other half is its
 //! mirror image and what is left is an atom at Y = 0.
 

@@ -85,7 +85,7 @@ pub(super) struct Occupancy {
 
 impl Occupancy {
     /// The law of j that Lemma batchshuf prints, q_j = C(x, j)·C(g−1, j−1)/C(x−1+g, g) with
-    /// x = N/s. It counts occupancy vectors as equally likely, where positions are (notes §3).
+    /// x = N/s. It counts occupancy vectors as equally likely, where positions are (docs/theory.md §7).
     pub(super) fn printed(rounds: f64, differing: u64) -> Self {
         let g = differing as f64;
         let mut logarithms = vec![0.0];

@@ -137,7 +137,7 @@ const INDIVIDUAL: Words = Words {
 const GENERAL: Words = Words { lemma: "Table 1 row 2, Lemma genclipI", ..INDIVIDUAL };
 
 /// Lemmas batchsub, indsub and genclipI, with x = qE or E; the tails e^{−x} are Hoeffding's bound
-/// without the number of rounds in it (notes §3). The hats that are printed are symmetrised, as the
+/// without the number of rounds in it (docs/theory.md §7). The hats that are printed are symmetrised, as the
 /// theorems do. The table drops the tails and writes `short` for x.
 fn concentrated(run: &Run, claims: &mut Vec<Claim>, words: &Words, x: f64, short: f64) {
     let sigma = run.phase.sigma();

@@ -1,4 +1,4 @@
-//! The corrections to the paper (notes §3), row by row.
+//! The corrections to the paper (docs/theory.md §7), row by row.
 
 use proptest::prelude::*;
 
