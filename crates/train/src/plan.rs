@@ -6,6 +6,7 @@
 
 use dpsgd_privacy::mechanism::{Mechanism, Phase, Sampling};
 
+use crate::clip::MOST_GROUPS;
 use crate::error::{PlanError, within};
 use crate::hook::Hook;
 use crate::inner::{GroupResult, Inner, InnerSequence};
@@ -73,7 +74,16 @@ impl PlanConfig {
         let mut samples = None;
         for phase in self.mechanism.phases() {
             match phase.sampling() {
-                Sampling::Subsample { samples: n, .. } | Sampling::Shuffle { samples: n, .. } => {
+                Sampling::Subsample { samples: n, groups, .. }
+                | Sampling::Shuffle { samples: n, groups, .. } => {
+                    if groups > MOST_GROUPS {
+                        return Err(PlanError::new(
+                            "groups",
+                            groups,
+                            format!("at most {MOST_GROUPS}"),
+                            "the sensitivity of the rounded sum is proved so far; make the groups larger",
+                        ));
+                    }
                     if n > u64::from(u32::MAX) {
                         return Err(PlanError::new(
                             "samples",

@@ -372,12 +372,15 @@ fn plans_that_make_no_sense_are_refused() {
         ("step = follow-update", &|c| {
             c.step.rule = Rule::FollowUpdate { share: 0.5, rate: 0.1, lowest: 0.1, highest: 1.0 };
         }),
-        ("clip = 0.5: between 6e-1 and 1e0", &|c| {
+        ("clip = 0.5: between 0.6 and 1 (", &|c| {
             c.clipping.rule = Rule::FollowUpdate { share: 0.5, rate: 0.1, lowest: 0.6, highest: 1.0 };
         }),
         ("hook-bound = 0", &|c| c.hook = Some(dpsgd_train::Hook::new(0.0, |_: &mut [f32]| {}))),
         ("divisor = none: a public constant", &|c| {
             c.mechanism = mechanism(Sampling::Poisson { rate: 0.5 }, 5, 1.0, false);
+        }),
+        ("groups = 1000001: at most 1000000", &|c| {
+            c.mechanism = mechanism(subsample(2_000_000, 1_000_001, 1), 5, 1.0, false);
         }),
         ("samples = 4294967296", &|c| c.mechanism = mechanism(subsample(1 << 32, 1, 1), 5, 1.0, false)),
     ] {
