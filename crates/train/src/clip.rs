@@ -25,12 +25,13 @@
 //! 527·2⁻²⁴·C < 2⁻¹⁴·⁹·C, with the old content and with the new; other units do not change. So the
 //! sum moves by at most 2C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 2⁻¹⁴·⁹) < 2C(1 − 2⁻¹⁶), which leaves C·2⁻¹⁵ for
 //! the double precision of the total: its roundings are below (m/32)·2⁻⁵³·mC each way, less than
-//! that for m up to [`MOST_GROUPS`] whatever the data. The noise is added to what is stored, and all
+//! that for m up to [`MOST_GROUPS`] whatever the data. (Groups of 32 samples and more are units of their own: m additions, but none in single
+//! precision, which leaves 2C(2⁻¹⁴ − 2⁻¹⁷ − 2⁻²²) > C·10⁻⁴, and 2m·2⁻⁵³·mC is below that too.) The noise is added to what is stored, and all
 //! later rounding is post-processing.
 //!
 //! **Adding or removing one group (Poisson sampling, filtering) moves it by at most C(1 + 2⁻¹²).** The units are drawn so that those which
 //! change hold at most 33 groups with it and 32 without ([`sampler`](crate::sampler), `units.rs`). They are off by at most 2⁻²⁴·(2 + … + 33)·C = 560·2⁻²⁴·C and
-//! 527·2⁻²⁴·C, so the sum moves by at most C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 1087·2⁻²⁴) < C(1 + 2⁻¹⁶), which leaves C·0.9·2⁻¹² for the double precision
+//! 527·2⁻²⁴·C, so the sum moves by at most C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 1087·2⁻²⁴) < C(1 + 2⁻¹⁶), which leaves C·(2⁻¹² − 2⁻¹⁶) for the double precision
 //! of the total: at most m additions that round by 2⁻⁵³·mC each way, less than that for m up to [`MOST_GROUPS`]. The sum states 2C(1 + 2⁻¹²)
 //! as its sensitivity then, for which the noise is scaled.
 
@@ -45,7 +46,7 @@ pub const MARGIN: f64 = 1.0 / 16_384.0;
 pub const SHIFT: f64 = 1.0 / 4096.0;
 /// The most groups of a round, for which the sensitivity above is proved. (A Poisson round has no such limit that could be enforced without
 /// looking at N: there it is on the user, with the rate.)
-pub const MOST_GROUPS: u64 = 1_000_000;
+pub const MOST_GROUPS: u64 = 500_000;
 /// The most groups summed in single precision before they enter the total.
 pub const UNIT_GROUPS: u64 = 32;
 
