@@ -1,10 +1,10 @@
 //! The paper's certificates around adversary A₁'s trade-off function f: f^L ≤ f ≤ f^U, with their
 //! un-symmetrised hats (Theorems thm:main and thm:main2).
 //!
-//! f itself is computed exactly elsewhere (`adversary::mixture`). The certificates are what the
-//! paper's closed forms are made of, a picture of how far one Gaussian can stand for the mixture,
-//! and a check on f by other means. The tails l and u are the exact tails of the law of c, and
-//! the best c^L and c^U are searched for at every α.
+//! f itself is computed exactly elsewhere (`adversary::mixture`). The certificates are the building
+//! blocks of the paper's closed forms, show how well a single Gaussian approximates the mixture,
+//! and check f by independent means. The tails l and u are the exact tails of the law of c, and the
+//! best c^L and c^U are searched for at every α.
 
 use crate::adversary;
 use crate::error::{PrivacyError, require};
@@ -13,14 +13,14 @@ use crate::mechanism::Mechanism;
 use crate::normal;
 
 /// f_{ε,δ}(α) = max{0, 1 − δ − e^ε·α, e^{−ε}(1 − δ − α)}: the trade-off function of (ε, δ)-DP
-/// (Wasserman, Zhou 2010; Dong, Roth, Su 2022, Prop. 2.5). The paper prints min for max.
+/// (Wasserman, Zhou 2010; Dong, Roth, Su 2022, Prop. 2.5). The paper prints min instead of max.
 ///
 /// ```
 /// let beta = dpsgd_privacy::bounds::tradeoff_of(1.0, 1e-5, 0.05);
 /// assert!((beta - 0.864_075_908_577).abs() < 1e-12);
 /// ```
 pub fn tradeoff_of(epsilon: f64, delta: f64, alpha: f64) -> f64 {
-    // α = 0 apart: e^ε may be infinite.
+    // α = 0 is handled separately because e^ε may be infinite.
     let steep = if alpha == 0.0 { 1.0 - delta } else { 1.0 - delta - epsilon.exp() * alpha };
     let flat = (-epsilon).exp() * (1.0 - delta - alpha);
     steep.max(flat).max(0.0)
@@ -50,7 +50,7 @@ pub fn f_lower(mu: f64, l: f64, alpha: f64) -> f64 {
 /// # Guarantee
 /// Rounded up. f ≤ f̂^U: an attack that never accuses below c^U and has false-alarm rate α above
 /// misses with at most that probability. f̂^U(1) = u, so for u > 0 it is not a trade-off function,
-/// as the paper says it is: near α = 1 it exceeds 1 − α. NaN unless 0 ≤ α ≤ 1.
+/// although the paper calls it one: near α = 1 it exceeds 1 − α. NaN unless 0 ≤ α ≤ 1.
 pub fn f_upper_hat(mu: f64, u: f64, alpha: f64) -> f64 {
     Above::new(alpha).raised(mu, u)
 }
@@ -59,13 +59,12 @@ pub fn f_upper_hat(mu: f64, u: f64, alpha: f64) -> f64 {
 /// to (β₁, β₀), then f̂^U⁻¹(α) = G_µ((α−u)/(1−u)).
 ///
 /// # Guarantee
-/// Rounded up (1 − α as the nearest number). f ≤ f^U: f is symmetric and convex, so it lies below
-/// f̂^U, below its mirror image, and below any chord between the two. Convex, symmetric and at
-/// most 1 − α.
+/// Rounded up (1 − α is rounded to nearest). f ≤ f^U: f is symmetric and convex, so it lies below
+/// f̂^U, below its mirror image, and below any chord between the two. Convex, symmetric and at most 1 − α.
 ///
-/// The explicit pieces of the paper need µ > 0 and u < 1 and nothing else. That the mirror image
-/// is the lower one right of β₁ comes down to u + (1−u)·G_µ(u + (1−u)y) ≥ G_µ(y) wherever
-/// |G_µ'(y)| ≤ 1 − u: by the tangent of G_µ at y the difference is at least
+/// The paper's explicit pieces need only µ > 0 and u < 1. That the mirror image is the lower one
+/// right of β₁ comes down to u + (1−u)·G_µ(u + (1−u)y) ≥ G_µ(y) wherever |G_µ'(y)| ≤ 1 − u: by the
+/// tangent of G_µ at y the difference is at least
 /// u·(1 − G_µ(y) − (1−u)(1−y)|G_µ'(y)|) ≥ u·(y − G_µ(y)), and y ≥ G_µ(y) where the slope is
 /// flatter than −1. For µ = 0 or u = 1, where the paper divides by zero, the convex hull is 1 − α.
 /// NaN unless 0 ≤ α ≤ 1.
@@ -73,8 +72,8 @@ pub fn f_upper(mu: f64, u: f64, alpha: f64) -> f64 {
     Above::new(alpha).symmetric(mu, u)
 }
 
-/// More than the error of [`normal::quantile`], of c/σ and of their difference: the first is below
-/// 20 units of 2⁻⁵² near zero and relative to |x| in the tails.
+/// Larger than the errors of [`normal::quantile`], of c/σ and of their difference together: the
+/// first is below 20 units of 2⁻⁵² near zero and relative to |x| in the tails.
 fn slack(mu: f64, x: f64) -> f64 {
     (32.0 * (1.0 + x.abs()) + 8.0 * mu) * f64::EPSILON
 }
@@ -109,7 +108,7 @@ impl Below {
         } else if sum < 0.5 {
             -normal::quantile(sum.next_up())
         } else {
-            // 1 − α is exact from ½ on, half a unit in the last place off below.
+            // 1 − α is exact for α ≥ ½ and off by half a unit in the last place below that.
             let left = (1.0 - self.alpha) - l - if self.alpha < 0.5 { f64::EPSILON } else { 0.0 };
             normal::quantile(left.next_down().max(0.0))
         };
@@ -151,7 +150,7 @@ impl Above {
     }
 
     fn raised(&self, mu: f64, u: f64) -> f64 {
-        // u + (1 − u)·G with u given up to the last bit and G ≤ 1.
+        // u + (1 − u)·G, where u is correct to the last bit and G ≤ 1.
         let value = u + (1.0 - u) * Self::gaussian(mu, self.x) * (1.0 + 4.0 * f64::EPSILON);
         (value * (1.0 + 4.0 * f64::EPSILON)).clamp(0.0, 1.0)
     }
@@ -215,7 +214,7 @@ pub struct Certificate {
 /// let run = RunConfig::single(PhaseConfig {
 ///     sampling: Sampling::Subsample { samples: 60_000, groups: 64, group_size: 1 },
 ///     length: Length::Epochs(100),
-///     noise: Noise::Sigma(20.0),
+///     noise: NoiseScale::Sigma(20.0),
 ///     filtered: false,
 /// });
 /// let bounds = Bounds::of(&run.check()?)?;
@@ -230,8 +229,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// c from `law`; `noise` in units of what one hit group can move the sum by
-    /// ([`Mechanism::noise_per_hit`]).
+    /// Takes c from `law`. `noise` is measured in units of the most that one hit group can move the
+    /// sum ([`Mechanism::noise_per_hit`]).
     ///
     /// # Guarantee
     /// With f the trade-off function of adversary A₁, at every α in [0, 1]
@@ -259,8 +258,8 @@ impl Bounds {
         Ok(Self { cuts })
     }
 
-    /// The certificates of a checked run. Refused where c alone does not describe it: further
-    /// Gaussian releases, or phases of different noise.
+    /// The certificates of a checked run. Refused when c alone does not describe the run: with
+    /// further Gaussian releases, or with phases of different noise.
     pub fn of(mechanism: &Mechanism) -> Result<Self, PrivacyError> {
         let refuse = |what: &str, why: &str| {
             Err(PrivacyError::Unsupported { what: what.to_string(), why: why.to_string() })
@@ -319,12 +318,12 @@ impl Bounds {
 
     /// The cut with the largest score; `most` is a cheap upper bound on the score.
     ///
-    /// Every cut is a valid certificate, so a search that is not exhaustive risks tightness only.
-    /// First [`PROBES`] evenly spaced cuts, then ever finer around the best: the score rises while
-    /// the tail is hopeless and falls when it no longer matters. A law of few values can be ragged,
-    /// so there all cuts that might still be better are tried.
+    /// Every cut is a valid certificate, so an incomplete search costs only tightness. It tries
+    /// [`PROBES`] evenly spaced cuts, then finer ones around the best: the score rises while the
+    /// tail is still too heavy and falls once it no longer matters. A law with few values can be
+    /// ragged, so there every cut that could still be better is tried.
     fn best(&self, most: impl Fn(&Cut) -> f64, score: impl Fn(&Cut) -> f64) -> (Cut, f64) {
-        // A law without any value has no cut: then everything is beyond it.
+        // An empty law has no cut: everything then lies beyond it.
         let nothing = Cut { c: 0.0, mu: 0.0, left: 1.0, right: 1.0 };
         let Some(last) = self.cuts.len().checked_sub(1) else { return (nothing, score(&nothing)) };
         let mut best = (last, score(&self.cuts[last]));
@@ -369,13 +368,13 @@ mod tests {
     use super::*;
     use crate::curve::Curve;
     use crate::gaussian;
-    use crate::mechanism::{Length, Noise, PhaseConfig, RunConfig, Sampling};
+    use crate::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig, Sampling};
 
     fn run(sampling: Sampling, rounds: u64, sigma: f64, differing: u64, filtered: bool) -> Mechanism {
         let mut run = RunConfig::single(PhaseConfig {
             sampling,
             length: Length::Rounds(rounds),
-            noise: Noise::Sigma(sigma),
+            noise: NoiseScale::Sigma(sigma),
             filtered,
         });
         run.differing = differing;
@@ -401,11 +400,15 @@ mod tests {
     }
 
     proptest! {
-        // A fixed seed: a failure must be the same on every machine.
-        #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() })]
+        // A fixed seed, so that a failure is the same on every machine.
+        #![proptest_config(ProptestConfig {
+            rng_seed: RngSeed::Fixed(1),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
 
-        /// The theorems, against f by direct summation. Left-overs, filtering and few rounds give
-        /// q(0) > 0 in most cases.
+        /// The theorems, against f by direct summation. Leftover samples, filtering and few rounds
+        /// give q(0) > 0 in most cases.
         #[test]
         fn the_exact_curve_lies_between(mechanism in small_run(), random in 0.0f64..1.0) {
             let bounds = Bounds::of(&mechanism).unwrap();
@@ -413,7 +416,7 @@ mod tests {
             for alpha in ALPHAS.into_iter().chain([random]) {
                 let f = exact.beta(alpha).unwrap();
                 let (lower, upper) = (bounds.lower(alpha), bounds.upper(alpha));
-                // A few roundings of quantities near 1 are inside the two computations of f.
+                // The two computations of f each contain a few roundings of quantities near 1.
                 let rounding = 1e-12;
                 prop_assert!(lower <= f.upper + rounding, "f^L({alpha}) = {lower:e} > {f:?}");
                 prop_assert!(upper >= f.lower - rounding, "f^U({alpha}) = {upper:e} < {f:?}");
@@ -433,7 +436,7 @@ mod tests {
                     last = here;
                 }
                 let beta = f(alpha);
-                // Where f is flat (0 from 1 − l on, or within rounding of 1) α cannot come back.
+                // Where f is flat (0 beyond 1 − l, or within rounding of 1), α cannot be recovered.
                 if beta > 1e-290 && beta < 1.0 - 1e-3 {
                     let back = f(beta);
                     prop_assert!((back / alpha - 1.0).abs() < 1e-9, "f(f({alpha})) = {back}, f = {beta:e}");
@@ -446,7 +449,8 @@ mod tests {
             mechanism in small_run(), mu in 0.0f64..8.0, u in 0.0f64..0.999,
         ) {
             let bounds = Bounds::of(&mechanism).unwrap();
-            for f in [&(|a| bounds.lower(a)) as &dyn Fn(f64) -> f64, &|a| f_upper(mu, u, a), &|a| f_lower(mu, u, a)] {
+            let (upper, lower) = (|a| f_upper(mu, u, a), |a| f_lower(mu, u, a));
+            for f in [&(|a| bounds.lower(a)) as &dyn Fn(f64) -> f64, &upper, &lower] {
                 let values: Vec<f64> = (0..=200).map(|i| f(f64::from(i) / 200.0)).collect();
                 for (i, w) in values.windows(3).enumerate() {
                     prop_assert!(w[0] + w[2] >= 2.0 * w[1] - 1e-12, "at {i}: {w:?}");
@@ -462,11 +466,12 @@ mod tests {
         ) {
             let hat = |a: f64| u + (1.0 - u) * gaussian::tradeoff(mu, a);
             let mirror = |a: f64| if a <= u { 1.0 } else { gaussian::tradeoff(mu, (a - u) / (1.0 - u)) };
-            // The lower hull of points that are dense near 0 and 1, where the slope is.
+            // The lower hull of points that are dense near 0 and 1, where f is steep.
             let mut hull: Vec<(f64, f64)> = Vec::new();
             let inside = || (-2000..=2000).map(|i| normal::cdf(f64::from(i) * 0.004));
             // Dense near 0 and 1 for f̂, and near u for its mirror image.
-            let mut places: Vec<f64> = inside().chain(inside().map(|a| u + (1.0 - u) * a)).chain([0.0, 1.0]).collect();
+            let around_u = inside().map(|a| u + (1.0 - u) * a);
+            let mut places: Vec<f64> = inside().chain(around_u).chain([0.0, 1.0]).collect();
             places.sort_by(f64::total_cmp);
             for a in places {
                 let b = hat(a).min(mirror(a));
@@ -534,11 +539,11 @@ mod tests {
         let (epsilon, delta) = (1.5, 0.01);
         for alpha in ALPHAS {
             let beta = tradeoff_of(epsilon, delta, alpha);
-            // (ε, δ)-DP in its own words: no event gains more than δ beyond the factor e^ε.
+            // The definition of (ε, δ)-DP: no event gains more than δ beyond the factor e^ε.
             assert!(1.0 - beta <= epsilon.exp() * alpha + delta + 1e-15);
             assert!(1.0 - alpha <= epsilon.exp() * beta + delta + 1e-15);
         }
-        // The printed minimum would be 0 at α = 1 and before, and negative without the 0.
+        // The printed minimum would be 0 at α = 1 and earlier, and negative without the 0.
         assert!((tradeoff_of(epsilon, delta, 0.0) - (1.0 - delta)).abs() < 1e-15);
         assert_eq!(tradeoff_of(f64::INFINITY, 0.0, 0.5), 0.0);
     }
@@ -551,7 +556,7 @@ mod tests {
         let refused = Bounds::of(&config.check().unwrap());
         assert!(matches!(refused, Err(PrivacyError::Unsupported { .. })));
         config.releases.clear();
-        config.phases.push(PhaseConfig { noise: Noise::Sigma(2.0), ..config.phases[0] });
+        config.phases.push(PhaseConfig { noise: NoiseScale::Sigma(2.0), ..config.phases[0] });
         let refused = Bounds::of(&config.check().unwrap());
         assert!(matches!(refused, Err(PrivacyError::Unsupported { .. })));
         let law = adversary::law(&run(sampling, 10, 1.0, 1, false)).unwrap().unwrap();

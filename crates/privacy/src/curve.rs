@@ -1,4 +1,4 @@
-//! Questions about a trade-off function, answered with certified ends.
+//! Questions about a trade-off function, answered with certified intervals.
 //!
 //! Everything a user asks for (δ, ε, β, µ, the curve) is derived here from one primitive: the
 //! point of a symmetric trade-off function f where it has slope −e^ε.
@@ -9,7 +9,7 @@ use crate::interval::Interval;
 
 /// The test that accuses when the likelihood ratio exceeds e^ε, at one ε ≥ 0.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub struct CurvePoint {
     /// ε, the threshold.
     pub epsilon: f64,
     /// δ(ε) = 1 − β − e^ε·α.
@@ -21,7 +21,7 @@ pub struct Point {
 }
 
 /// A symmetric trade-off function f with f(0) = 1, known through its supporting lines.
-pub trait Curve {
+pub trait Curve: Send + Sync {
     /// δ(ε) of the worse of the two directions, for ε ≥ 0.
     ///
     /// # Guarantee
@@ -34,13 +34,13 @@ pub trait Curve {
     /// # Guarantee
     /// The curve passes through some (α, β) inside the two intervals, and the line through it with
     /// slope −e^ε lies below the curve.
-    fn point(&self, epsilon: f64) -> Result<Point, PrivacyError>;
+    fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError>;
 
     /// The smallest ε with δ(ε) ≤ `delta`.
     ///
     /// # Guarantee
-    /// The run is (`upper`, `delta`)-DP, and not (ε, `delta`)-DP for any ε below `lower`, where
-    /// the bound that is computed is itself tight.
+    /// The run is (`upper`, `delta`)-DP, and not (ε, `delta`)-DP for any ε below `lower`, where the
+    /// computed bound is itself tight.
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
         check_delta(delta)?;
         epsilon_of(&|e| self.delta(e), delta)
@@ -65,13 +65,16 @@ pub trait Curve {
         mu_of(&|e| self.point(e), smallest)
     }
 
-    /// [`mu`](Self::mu) on the widest range that is stated by default: error rates from 1e-6 on, or
-    /// from a thousandth of the rate at slope −1 on when the run leaks so much that this is smaller.
+    /// [`mu`](Self::mu) on the default range: error rates of at least 1e-6, or of at least a
+    /// thousandth of the rate at slope −1 if the run leaks so much that this is smaller.
     fn mu_on_default_range(&self) -> Result<(Interval, f64), PrivacyError> {
         let zero = self.point(0.0)?;
         if zero.alpha.lower < 1e-290 {
-            // Nothing is hidden; say how much is known to leak and promise nothing.
-            let lower = gaussian::mu_through(zero.alpha.upper, zero.beta).lower;
+            // Nothing is hidden: report how much is known to leak and promise nothing.
+            let lower = match zero.alpha.upper > 0.0 {
+                true => gaussian::mu_through(zero.alpha.upper, zero.beta).lower,
+                false => 0.0,
+            };
             return Ok((Interval { lower, upper: f64::INFINITY }, 0.0));
         }
         let smallest = (1e-3 * zero.alpha.lower).min(1e-6);
@@ -79,7 +82,7 @@ pub trait Curve {
     }
 }
 
-/// The smallest δ that can be asked for; nobody needs less, and below it numbers run out.
+/// The smallest δ accepted: smaller ones have no use, and below it floating-point numbers run out.
 pub const SMALLEST_DELTA: f64 = 1e-200;
 
 /// Refuses a δ outside `[SMALLEST_DELTA, 1)`.
@@ -87,12 +90,64 @@ pub(crate) fn check_delta(delta: f64) -> Result<(), PrivacyError> {
     require((SMALLEST_DELTA..1.0).contains(&delta), "delta", delta, "at least 1e-200 and below 1")
 }
 
-/// Refuses a threshold that is not a number of at least 0.
+/// Refuses a threshold that is not a finite number of at least 0.
 pub(crate) fn check_epsilon(epsilon: f64) -> Result<(), PrivacyError> {
     require(epsilon >= 0.0 && epsilon.is_finite(), "epsilon", epsilon, "a number of at least 0")
 }
 
-/// Root finding on ln δ, then both ends are proved by evaluation.
+/// A root of a falling function between two ends, narrowed by the Illinois variant of false position:
+/// superlinear, and it never leaves the bracket.
+struct Bracket {
+    low: f64,
+    /// The value at `low`, halved whenever `high` is replaced twice in a row.
+    at_low: f64,
+    high: f64,
+    at_high: f64,
+    last: Option<End>,
+}
+
+/// One end of a [`Bracket`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Low,
+    High,
+}
+
+impl Bracket {
+    fn new((low, at_low): (f64, f64), (high, at_high): (f64, f64)) -> Self {
+        Self { low, at_low, high, at_high, last: None }
+    }
+
+    /// Where the secant crosses zero, or the middle if rounding has carried it out of the bracket.
+    fn guess(&self) -> f64 {
+        let next = (self.low * self.at_high - self.high * self.at_low) / (self.at_high - self.at_low);
+        if next > self.low && next < self.high { next } else { 0.5 * (self.low + self.high) }
+    }
+
+    /// Replaces the end on the side of the value, and returns which one it was.
+    fn replace(&mut self, at: f64, value: f64) -> End {
+        let end = if value > 0.0 { End::Low } else { End::High };
+        let again = self.last == Some(end);
+        match end {
+            End::Low => {
+                (self.low, self.at_low) = (at, value);
+                if again {
+                    self.at_high *= 0.5;
+                }
+            }
+            End::High => {
+                (self.high, self.at_high) = (at, value);
+                if again {
+                    self.at_low *= 0.5;
+                }
+            }
+        }
+        self.last = Some(end);
+        end
+    }
+}
+
+/// Finds the root of ln δ, then proves both ends by evaluating δ there.
 pub(crate) fn epsilon_of(
     delta: &dyn Fn(f64) -> Result<Interval, PrivacyError>,
     target: f64,
@@ -103,6 +158,7 @@ pub(crate) fn epsilon_of(
     }
     let logarithm = |d: Interval| (d.middle().max(f64::MIN_POSITIVE) / target).ln();
     // A bracket by doubling; beyond 1e15 the run hides nothing.
+    let mut proved_low = 0.0;
     let (mut low, mut at_low) = (0.0, logarithm(at_zero));
     let mut high = 1.0;
     let mut at_high;
@@ -112,41 +168,30 @@ pub(crate) fn epsilon_of(
         if at_high <= 0.0 && d.upper <= target {
             break;
         }
+        if d.lower >= target {
+            proved_low = high;
+        }
         if at_high > 0.0 {
             (low, at_low) = (high, at_high);
         }
         high *= 2.0;
         if high > 1e15 {
-            return Ok(Interval::new(low, f64::INFINITY));
+            return Ok(Interval { lower: proved_low, upper: f64::INFINITY });
         }
     }
-    // Illinois' variant of false position: superlinear and never leaves the bracket.
-    let mut side = 0;
+    let mut bracket = Bracket::new((low, at_low), (high, at_high));
     let mut root = 0.5 * (low + high);
     for _ in 0..80 {
-        if at_low <= 0.0 {
-            root = low;
+        if bracket.at_low <= 0.0 {
+            root = bracket.low;
             break;
         }
-        let next = (low * at_high - high * at_low) / (at_high - at_low);
-        root = if next > low && next < high { next } else { 0.5 * (low + high) };
+        root = bracket.guess();
         let value = logarithm(delta(root)?);
-        if value.abs() < 1e-13 || high - low < 1e-14 * high {
+        if value.abs() < 1e-13 || bracket.high - bracket.low < 1e-14 * bracket.high {
             break;
         }
-        if value > 0.0 {
-            (low, at_low) = (root, value);
-            if side == 1 {
-                at_high *= 0.5;
-            }
-            side = 1;
-        } else {
-            (high, at_high) = (root, value);
-            if side == -1 {
-                at_low *= 0.5;
-            }
-            side = -1;
-        }
+        bracket.replace(root, value);
     }
     let here = delta(root)?;
     let ahead = root + 1e-5 * root.max(1e-9);
@@ -181,7 +226,7 @@ fn proved(
 }
 
 pub(crate) fn beta_of(
-    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
     alpha: f64,
 ) -> Result<Interval, PrivacyError> {
     if alpha == 0.0 {
@@ -223,18 +268,18 @@ pub(crate) fn beta_of(
 }
 
 /// Finds two thresholds around `given` (a value of `from`, monotone in ε) and bounds the curve
-/// between them: below by monotonicity and by the supporting line, above by monotonicity.
+/// between them: from below by monotonicity and by the supporting line, from above by monotonicity.
 fn across(
-    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
-    zero: Point,
+    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
+    zero: CurvePoint,
     given: f64,
-    from: impl Fn(&Point) -> Interval,
-    to: impl Fn(&Point) -> Interval,
-    line: impl Fn(&Point, f64) -> f64,
+    from: impl Fn(&CurvePoint) -> Interval,
+    to: impl Fn(&CurvePoint) -> Interval,
+    line: impl Fn(&CurvePoint, f64) -> f64,
 ) -> Result<Interval, PrivacyError> {
     // `from` falls with ε on the α side and rises on the β side; `distance` falls on both.
     let rising = from(&zero).middle() < given;
-    let distance = |p: &Point| {
+    let distance = |p: &CurvePoint| {
         let value = from(p).middle();
         if rising {
             // 1 − β is the small quantity when α is close to 1.
@@ -252,35 +297,23 @@ fn across(
         }
         high = point(2.0 * high.epsilon)?;
     }
-    let (mut at_low, mut at_high) = (distance(&low), distance(&high));
-    let mut side = 0;
+    let mut bracket = Bracket::new((low.epsilon, distance(&low)), (high.epsilon, distance(&high)));
     for _ in 0..80 {
-        if high.epsilon - low.epsilon < 1e-13 * high.epsilon || at_low <= 0.0 || at_high == 0.0 {
+        let narrow = high.epsilon - low.epsilon < 1e-13 * high.epsilon;
+        if narrow || bracket.at_low <= 0.0 || bracket.at_high == 0.0 {
             break;
         }
-        let next = (low.epsilon * at_high - high.epsilon * at_low) / (at_high - at_low);
-        let next =
-            if next > low.epsilon && next < high.epsilon { next } else { 0.5 * (low.epsilon + high.epsilon) };
-        let middle = point(next)?;
+        let middle = point(bracket.guess())?;
         let value = distance(&middle);
-        if value > 0.0 {
-            (low, at_low) = (middle, value);
-            if side == 1 {
-                at_high *= 0.5;
-            }
-            side = 1;
-        } else {
-            (high, at_high) = (middle, value);
-            if side == -1 {
-                at_low *= 0.5;
-            }
-            side = -1;
+        match bracket.replace(middle.epsilon, value) {
+            End::Low => low = middle,
+            End::High => high = middle,
         }
         if value.abs() < 1e-13 {
             break;
         }
     }
-    let root = if at_low.abs() < at_high.abs() { low } else { high };
+    let root = if bracket.at_low.abs() < bracket.at_high.abs() { low } else { high };
     // Points just left and right of the root, certified to lie on their side.
     let step = ((from(&root).width() / given.min(1.0 - given).max(1e-300)).max(1e-15) * 1.5)
         .clamp(1e-14 * (1.0 + root.epsilon), 0.1);
@@ -305,11 +338,11 @@ fn across(
 }
 
 fn proved_point(
-    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
     start: f64,
     mut step: f64,
-    holds: impl Fn(&Point) -> bool,
-) -> Result<Option<Point>, PrivacyError> {
+    holds: impl Fn(&CurvePoint) -> bool,
+) -> Result<Option<CurvePoint>, PrivacyError> {
     let mut epsilon = start;
     for _ in 0..30 {
         let p = point(epsilon.max(0.0))?;
@@ -325,12 +358,12 @@ fn proved_point(
     Ok(None)
 }
 
-/// Points computed at most for one µ.
+/// The most points computed for one µ.
 const MOST_POINTS: usize = 128;
 
 /// Refines supporting lines where the Gaussian through their meeting point has the largest µ.
 pub(crate) fn mu_of(
-    point: &dyn Fn(f64) -> Result<Point, PrivacyError>,
+    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
     smallest: f64,
 ) -> Result<Interval, PrivacyError> {
     let zero = point(0.0)?;
@@ -348,20 +381,28 @@ pub(crate) fn mu_of(
         points.push(point(epsilon)?);
         epsilon = (1.5 * epsilon).max(epsilon + 0.25);
     }
-    let below = |p: &Point| {
+    let below = |p: &CurvePoint| {
         if p.alpha.lower >= smallest && p.beta.lower >= smallest {
             gaussian::mu_through(p.alpha.upper, p.beta).lower
         } else {
             0.0
         }
     };
-    let above = |p: &Point, next: &Point| {
+    let through =
+        |(alpha, beta): (f64, f64)| gaussian::mu_through(alpha, Interval::exact(beta.max(0.0))).upper;
+    let above = |p: &CurvePoint, next: &CurvePoint| {
         // A stretch wholly outside the range; the one before it reaches the end of the range.
         if p.alpha.upper < smallest {
             return 0.0;
         }
-        let (alpha, beta) = meeting_point(p, next, smallest);
-        gaussian::mu_through(alpha, Interval::exact(beta.max(0.0))).upper
+        let meeting = through(meeting_point(p, next, smallest));
+        // From where the lines meet to the end of the range only the line of `next` bounds the curve: G_µ must lie
+        // below it there as well.
+        if next.alpha.lower > smallest {
+            meeting
+        } else {
+            meeting.max(through(higher_line(p, next, smallest)))
+        }
     };
     let mut bounds: Vec<f64> = points.windows(2).map(|w| above(&w[0], &w[1])).collect();
     let mut lower = points.iter().map(below).fold(0.0, f64::max);
@@ -394,19 +435,24 @@ pub(crate) fn mu_of(
     }
 }
 
-/// Where the supporting lines of two neighbouring points meet, or where the line of the first
-/// leaves the range.
-fn meeting_point(p: &Point, next: &Point, smallest: f64) -> (f64, f64) {
+/// Where the supporting lines of two neighbouring points meet, or where they leave the range.
+fn meeting_point(p: &CurvePoint, next: &CurvePoint, smallest: f64) -> (f64, f64) {
     // β = 1 − δ_p − e^{ε_p}·α = 1 − δ_n − e^{ε_n}·α.
-    let rise = (p.delta.upper - next.delta.upper).max(0.0);
+    let rise = (offset(p) - offset(next)).max(0.0);
     let slopes = next.epsilon.exp() - p.epsilon.exp();
-    let alpha = (rise / slopes).max(smallest);
-    let line = |q: &Point| 1.0 - q.delta.upper - q.epsilon.exp() * alpha;
-    // Both are lower bounds on the curve; so is the miss rate of the first point, which has the
-    // larger α.
-    let mut beta = line(p).max(line(next));
-    if alpha <= p.alpha.lower {
-        beta = beta.max(p.beta.lower);
-    }
-    (alpha, beta)
+    higher_line(p, next, (rise / slopes).max(smallest))
+}
+
+/// α with the higher of the supporting lines of two points at α, a lower bound on the curve.
+fn higher_line(p: &CurvePoint, next: &CurvePoint, alpha: f64) -> (f64, f64) {
+    let line = |q: &CurvePoint| 1.0 - offset(q) - q.epsilon.exp() * alpha;
+    (alpha, line(p).max(line(next)))
+}
+
+/// δ of the supporting line 1 − δ − e^ε·α of a point: the smaller of what is known of it directly and through the
+/// point, which the line passes.
+fn offset(p: &CurvePoint) -> f64 {
+    let product = p.epsilon.exp() * p.alpha.lower;
+    let through_point = 1.0 - p.beta.lower - product + 4.0 * f64::EPSILON * (1.0 + product);
+    p.delta.upper.min(through_point)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong after a run was checked.
+//! What can go wrong after a run has been checked.
 
 use crate::mechanism::MechanismError;
 
@@ -44,7 +44,7 @@ pub enum PrivacyError {
     Unreachable {
         /// What was solved for.
         what: &'static str,
-        /// How close the best setting comes.
+        /// How close the best setting came.
         why: String,
     },
     /// The numerical certificate could not be closed; nothing is claimed.

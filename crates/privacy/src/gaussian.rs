@@ -32,7 +32,7 @@ pub fn delta(mu: f64, epsilon: f64) -> f64 {
     let a = epsilon / mu - 0.5 * mu;
     let b = epsilon / mu + 0.5 * mu;
     if a < -1.0 {
-        // Far left of the mode nothing cancels: the first term dominates.
+        // Far left of the mode the first term dominates, so nothing cancels.
         return (normal::cdf(-a) - (epsilon + normal::ln_cdf(-b)).exp()).max(0.0);
     }
     let difference = if mu < 0.1 { mills_drop(a, mu) } else { normal::mills(a) - normal::mills(b) };
@@ -43,7 +43,7 @@ pub fn delta(mu: f64, epsilon: f64) -> f64 {
 /// order max(1, x²) where x = ε/µ is the distance from the mode, and x itself carries a
 /// rounding that the density turns into x·|a|·2⁻⁵³.
 pub fn delta_relative_error(mu: f64, epsilon: f64) -> f64 {
-    // Beyond 1e6 standard deviations δ is zero anyway.
+    // Beyond 1e6 standard deviations δ is zero in any case.
     let x = ((epsilon / mu).abs() + mu).min(1e6);
     64.0 * f64::EPSILON * (1.0 + x * x)
 }
@@ -102,7 +102,7 @@ pub fn epsilon(mu: f64, delta_target: f64) -> f64 {
     bisect(0.0, high, |e| delta(mu, e) > delta_target)
 }
 
-/// The smallest µ for which G_µ is (ε, δ)-DP no longer: the root of δ_{G_µ}(ε) = δ in µ.
+/// The µ beyond which G_µ is no longer (ε, δ)-DP: the root of δ_{G_µ}(ε) = δ in µ.
 pub fn mu_of(epsilon: f64, delta_target: f64) -> f64 {
     if delta_target <= 0.0 {
         return 0.0;
@@ -133,7 +133,7 @@ pub fn mu_through(alpha: f64, beta: Interval) -> Interval {
     Interval::new((a - normal::quantile(beta.upper)).max(0.0), (a - normal::quantile(beta.lower)).max(0.0))
 }
 
-/// The point where `left_of` turns false, to the last bit that bisection can separate.
+/// The point where `left_of` turns false, to the last bit that bisection can resolve.
 pub(crate) fn bisect(mut low: f64, mut high: f64, left_of: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);

@@ -1,5 +1,5 @@
-//! Groups of g samples from the g = 1 curve, the way the literature does it: beside the exact
-//! treatment of [`crate::adversary`], to show which is smaller.
+//! Group privacy for g samples from the g = 1 curve, as in the literature. It is shown beside the
+//! exact treatment of [`crate::adversary`] so that the smaller value can be seen.
 
 use crate::curve::{Curve, epsilon_of};
 use crate::error::{PrivacyError, require};
@@ -12,7 +12,7 @@ use crate::interval::Interval;
 /// with false-alarm rate α is at least `lower`.
 pub fn tradeoff(single: &dyn Curve, g: u64, alpha: f64) -> Result<Interval, PrivacyError> {
     require((0.0..=1.0).contains(&alpha), "alpha", alpha, "between 0 and 1")?;
-    // 1 − f is increasing, so both ends go through on their own.
+    // 1 − f is increasing, so each end can be mapped on its own.
     let (mut low, mut high) = (alpha, alpha);
     for _ in 0..g {
         low = (1.0 - single.beta(low)?.upper).clamp(0.0, 1.0);

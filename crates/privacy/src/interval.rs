@@ -2,16 +2,21 @@
 
 use std::fmt;
 
-/// A closed interval that contains the value it speaks of.
+use serde::{Deserialize, Serialize};
+
+/// A closed interval that contains the value it stands for.
 ///
 /// Both ends are `f64`, `lower ≤ upper`, and every error of the computation (truncation,
-/// discretisation, aliasing, rounding) is inside. For ε and δ the upper end is the guarantee;
-/// for the miss rate β of an attack the lower end is.
-#[derive(Clone, Copy, PartialEq)]
+/// discretisation, aliasing, rounding) is included. For ε and δ the upper end is the guarantee; for
+/// the miss rate β of an attack it is the lower end.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// No larger than the value.
+    /// At most the value.
+    #[serde(with = "crate::number")]
     pub lower: f64,
-    /// No smaller than the value; may be infinite.
+    /// At least the value; may be infinite.
+    #[serde(with = "crate::number")]
     pub upper: f64,
 }
 
@@ -36,7 +41,7 @@ impl Interval {
         0.5 * (self.lower + self.upper)
     }
 
-    /// The distance of the two ends.
+    /// The distance between the two ends.
     pub fn width(&self) -> f64 {
         self.upper - self.lower
     }
@@ -61,7 +66,7 @@ impl Interval {
         Self { lower: self.lower.min(other.lower), upper: self.upper.min(other.upper) }
     }
 
-    /// The common part of two intervals that speak of the same value.
+    /// The overlap of two intervals for the same value.
     pub fn intersect(self, other: Self) -> Self {
         Self { lower: self.lower.max(other.lower), upper: self.upper.min(other.upper) }
     }

@@ -10,7 +10,7 @@
 //! let run = RunConfig::single(PhaseConfig {
 //!     sampling: Sampling::Subsample { samples: 60_000, groups: 64, group_size: 1 },
 //!     length: Length::Epochs(100),
-//!     noise: Noise::Sigma(2.0),
+//!     noise: NoiseScale::Sigma(2.0),
 //!     filtered: false,
 //! });
 //! let mechanism = run.check()?;
@@ -28,21 +28,31 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`mechanism`] | the one description of a run, checked once |
+//! | [`mechanism`] | the one description of a run, checked once, and everything about its sampler |
 //! | [`exposure`] | the exact law of c that the sampler induces |
 //! | [`adversary`] | the trade-off function against A₀ and A₁ |
 //! | [`curve`] | δ(ε), ε(δ), f(α), µ from a trade-off function |
-//! | [`bounds`] | f^L and f^U of the paper with exact tails |
-//! | [`currency`] | Rényi, concentrated DP |
-//! | [`group`] | groups of samples from the g = 1 curve |
+//! | [`account`] | everything that can be said about a run, as a value |
+//! | [`budget`] | what the rounds so far have spent, and how many rounds a budget affords |
 //! | [`calibrate`] | the smallest σ, the largest E or m for a target |
+//! | [`conversions`] | Rényi and concentrated DP |
+//! | [`group`] | groups of samples from the g = 1 curve |
+//! | [`selection`] | the best of a random number of runs |
+//! | [`bounds`] | f^L and f^U of the paper with exact tails |
 //! | [`printed`] | the paper's closed forms beside the exact values |
 //! | [`shuffle_bound`] | what no analysis of shuffling can beat |
+//! | [`gaussian`], [`mixture`], [`normal`], [`interval`] | their building blocks |
+//!
+//! A [`Mechanism`](mechanism::Mechanism), an [`Account`] and their parts can be read and written
+//! with `serde`; a mechanism that is read passes the same check as one built in code.
 
+pub mod account;
 pub mod adversary;
+pub mod allocation;
 pub mod bounds;
+pub mod budget;
 pub mod calibrate;
-pub mod currency;
+pub mod conversions;
 pub mod curve;
 pub mod error;
 pub mod exposure;
@@ -53,10 +63,20 @@ mod loss;
 pub mod mechanism;
 pub mod mixture;
 pub mod normal;
+mod number;
 pub mod printed;
+pub mod selection;
 pub mod shuffle_bound;
+mod version;
 
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub use account::Account;
 pub use adversary::Adversary;
+pub use budget::Budget;
 pub use curve::Curve;
 pub use error::PrivacyError;
 pub use interval::Interval;

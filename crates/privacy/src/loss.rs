@@ -5,12 +5,13 @@ pub(crate) mod contour;
 pub(crate) mod factor;
 pub(crate) mod grid;
 pub(crate) mod round;
+mod single;
 mod tails;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::curve::{Curve, Point, check_delta, check_epsilon, epsilon_of};
+use crate::curve::{Curve, CurvePoint, check_delta, check_epsilon, epsilon_of};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 use contour::{Contour, cumulants};
@@ -19,8 +20,8 @@ use grid::Grid;
 
 /// The privacy loss Y = ln(dP/dQ) of a pair of distributions, as a product of moment functions.
 ///
-/// A certificate holds on any line Re z = c, it is only narrowest near the saddle point; so lines
-/// are taken from a geometric grid of c and kept, and many questions share a few lines.
+/// A certificate holds on any line Re z = c and is narrowest near the saddle point. Lines are taken
+/// from a geometric grid of c and cached, so that many questions share a few of them.
 #[derive(Debug)]
 pub(crate) struct Loss {
     factors: Vec<Factor>,
@@ -32,12 +33,12 @@ pub(crate) struct Loss {
 #[derive(Debug, Default)]
 struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
-    /// Lines, and those that were given up: they are not tried again.
+    /// Lines by tilt; those that were given up are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     grid: Option<Arc<Grid>>,
-    /// Lines that took long or were given up.
+    /// Lines that were slow or were given up.
     costly: usize,
-    /// Work done so far, in sines.
+    /// Work done so far, counted in sines.
     spent: f64,
 }
 
@@ -67,26 +68,26 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// Sines that one run's accounting may cost in all; ordinary settings need a thousandth.
+/// The sines that one run's accounting may cost in all; ordinary settings need a thousandth of them.
 const MOST_WORK: f64 = 2e9;
-/// The relative width from which on a line's answer is not good enough.
+/// The relative width above which a line's answer is not good enough.
 const USEFUL: f64 = 1e-4;
-/// Terms a line may cost, about a second.
+/// The terms a line may cost; about a second.
 const MOST_TERMS: usize = 400_000_000;
-/// Rounds up to which the grid's own error is small. A skewed loss decays so slowly along a line there that a whole
-/// curve of lines would take minutes: after some costly ones the grid answers.
+/// Up to this many rounds the grid's own error is small. A skewed loss then decays so slowly along a line
+/// that computing a whole curve from lines would take minutes: after some costly ones the grid answers.
 const ROUNDS_FOR_GRID: u64 = 128;
-/// Where a line ends for so few rounds: beyond, sines of huge numbers cost ten times as much.
+/// Where a line ends when rounds are that few: sines of larger numbers cost ten times as much.
 const HIGHEST: f64 = 2e4;
-/// Costly lines for so few rounds.
+/// How many costly lines are allowed when rounds are that few.
 const LINES_BESIDE_GRID: usize = 12;
-/// The terms from which on a line is costly.
+/// More terms than this make a line costly.
 const COSTLY: usize = 4_000_000;
-/// Thresholds from which on only Chernoff's bound is given.
+/// Beyond this threshold only Chernoff's bound is used.
 const FAR: f64 = 1e5;
 /// Rounds below which the grid is used at once.
 const FEW: u64 = 10;
-/// The stride of the search; finer steps are used where the mean of the tilted loss jumps.
+/// The stride of the search; finer steps are taken where the mean of the tilted loss jumps.
 const COARSE: i32 = 8;
 
 impl Loss {
@@ -94,8 +95,14 @@ impl Loss {
         Self { factors, missing, kept: Mutex::default() }
     }
 
-    /// ln M(c) for c > 0, with its error; the missing probability is bounded by the largest loss there
-    /// is, so a loss that leaves any out has no finite upper end.
+    /// The loss of independent pairs together: the moment functions multiply.
+    pub(crate) fn product(parts: Vec<Self>) -> Self {
+        let missing = parts.iter().map(|part| part.missing).sum();
+        Self::new(parts.into_iter().flat_map(|part| part.factors).collect(), missing)
+    }
+
+    /// ln M(c) for c > 0, with its error. Missing probability could lie at the largest loss, which is not
+    /// bounded here, so with any of it the upper end is infinite.
     pub(crate) fn ln_moment(&self, c: f64) -> Result<Interval, PrivacyError> {
         let mut total = Cumulants::default();
         for factor in &self.factors {
@@ -130,10 +137,10 @@ impl Loss {
         if let Some(known) = self.kept().lines.get(&tilt) {
             return known.clone();
         }
-        // A power of at least FEW decays along the line; any Gaussian part does.
+        // Powers of at least FEW decay along the line, and so does any Gaussian part.
         let decays = self.factors.iter().any(|f| f.times >= FEW || matches!(f.kind, Kind::Gaussian(_)));
         if !decays {
-            return Err(PrivacyError::NotCertified { what: "few rounds", why: "slow decay".to_string() });
+            return Err(PrivacyError::NotCertified { what: "a short run", why: "slow decay".to_string() });
         }
         self.spend(0.0)?;
         let few = self.factors.iter().map(|f| f.times).sum::<u64>() <= ROUNDS_FOR_GRID;
@@ -204,13 +211,13 @@ impl Loss {
             cost(c, &k)
         };
         let best = Tilt::positive(if cost_at(low) < cost_at(high) { low } else { high });
-        // Closer to the pole at 0 than half a standard deviation nothing is gained, and the period of
-        // the trapezoidal rule would grow like 1/c.
+        // Closer to the pole at 0 than half a standard deviation nothing is gained, and the period of the
+        // trapezoidal rule would grow like 1/c.
         let apart = 0.5 / self.cumulants(best).variance.sqrt().max(1e-150);
         if best.value() < apart && apart < 1e3 { Tilt::nearest(apart) } else { best }
     }
 
-    /// Counts the work done on this loss; an error when it is more than some seconds' worth.
+    /// Counts the work done on this loss; an error once it exceeds a few seconds' worth.
     fn spend(&self, work: f64) -> Result<(), PrivacyError> {
         let mut kept = self.kept();
         kept.spent += work;
@@ -219,14 +226,14 @@ impl Loss {
                 what: "this run's accounting",
                 operations: kept.spent,
                 limit: MOST_WORK,
-                remedy: "the setting is extreme; ask adversary A1, or for a larger δ",
+                remedy: "the setting is extreme; ask about adversary A1 or for a larger δ",
             });
         }
         Ok(())
     }
 
-    /// For thresholds beyond any sense: Chernoff's bound, without a line.
-    fn far(&self, epsilon: f64) -> Point {
+    /// For absurdly large thresholds: Chernoff's bound, without a line.
+    fn far(&self, epsilon: f64) -> CurvePoint {
         let bound = [-16, 0, 16].map(|step| {
             let tilt = Tilt::positive(step * COARSE);
             let k = self.cumulants(tilt);
@@ -236,7 +243,7 @@ impl Loss {
         let delta = Interval { lower: 0.0, upper: (upper + self.missing).min(1.0) };
         // Q[Y > ε] ≤ e^{−ε}, and P[Y > ε] ≤ e^{κ(c) − cε}.
         let alpha = Interval { lower: 0.0, upper: (-epsilon).exp() + self.missing };
-        Point { epsilon, delta, alpha, beta: Interval { lower: 1.0 - delta.upper, upper: 1.0 } }
+        CurvePoint { epsilon, delta, alpha, beta: Interval { lower: 1.0 - delta.upper, upper: 1.0 } }
     }
 
     /// The line near κ'(c) = ε + 1/c + 1/(1+c), the saddle point of the integrand of δ(ε).
@@ -277,9 +284,9 @@ impl Loss {
         grid
     }
 
-    /// δ is convex in e^ε with slope −α; so the secants to both sides of ε bound α.
-    fn point_by_differences(&self, epsilon: f64) -> Result<Point, PrivacyError> {
-        // Beyond, e^ε leaves no digits for the secants.
+    /// δ is convex in e^ε with slope −α, so the secants on both sides of ε bound α.
+    fn point_by_differences(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
+        // Beyond this, e^ε leaves no digits for the secants.
         if epsilon > 300.0 {
             return Ok(self.far(epsilon));
         }
@@ -301,10 +308,10 @@ impl Loss {
             lower: 1.0 - delta.upper - here * alpha.upper,
             upper: 1.0 - delta.lower - here * alpha.lower,
         };
-        Ok(Point { epsilon, delta, alpha, beta: beta.clamp(0.0, 1.0) })
+        Ok(CurvePoint { epsilon, delta, alpha, beta: beta.clamp(0.0, 1.0) })
     }
 
-    /// Whether the grid can say anything: its error grows with the number of rounds.
+    /// Whether the grid is useful: its error grows with the number of rounds.
     fn suits_grid(&self) -> bool {
         self.factors.iter().map(|f| f.times).sum::<u64>() <= 5000
     }
@@ -323,6 +330,9 @@ impl Loss {
         if epsilon > FAR {
             return Ok(self.far(epsilon).delta);
         }
+        if let Some(round) = single::only(&self.factors) {
+            return Ok(self.charged(single::point(round, epsilon).delta));
+        }
         match self.line_of_delta(epsilon) {
             Ok(line) => {
                 let delta = self.charged(line.delta(epsilon));
@@ -333,6 +343,17 @@ impl Loss {
             }
             Err(PrivacyError::NotCertified { .. }) => self.on_grid(epsilon),
             Err(error) => Err(error),
+        }
+    }
+
+    fn charged_point(&self, point: CurvePoint) -> CurvePoint {
+        let more =
+            |value: Interval| Interval { lower: value.lower, upper: (value.upper + self.missing).min(1.0) };
+        CurvePoint {
+            delta: self.charged(point.delta),
+            alpha: more(point.alpha),
+            beta: more(point.beta),
+            ..point
         }
     }
 
@@ -347,10 +368,13 @@ impl Curve for Loss {
         self.delta_within(epsilon)
     }
 
-    fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
+    fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
         check_epsilon(epsilon)?;
         if epsilon > FAR {
             return Ok(self.far(epsilon));
+        }
+        if let Some(round) = single::only(&self.factors) {
+            return Ok(self.charged_point(single::point(round, epsilon)));
         }
         let line = match self.line_of_tails(epsilon) {
             Ok(line) => line,
@@ -372,18 +396,16 @@ impl Curve for Loss {
         if delta.width() > USEFUL * delta.upper && self.suits_grid() {
             return self.point_by_differences(epsilon);
         }
-        Ok(Point {
-            epsilon,
-            delta: self.charged(delta),
-            alpha: Interval { lower: alpha.lower, upper: (alpha.upper + self.missing).min(1.0) },
-            beta: Interval { lower: beta.lower, upper: (beta.upper + self.missing).min(1.0) },
-        })
+        Ok(self.charged_point(CurvePoint { epsilon, delta, alpha, beta }))
     }
 
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
         check_delta(delta)?;
-        // One line near the answer serves the whole root finding. The saddle-point approximation
-        // of ln δ falls as c grows.
+        if single::only(&self.factors).is_some() {
+            return epsilon_of(&|e| self.delta_within(e), delta);
+        }
+        // One line near the answer serves the whole root finding. The saddle-point approximation of
+        // ln δ falls as c grows.
         let target = delta.ln();
         let approximate = |c: f64, k: &Cumulants| {
             let epsilon = k.mean - 1.0 / c - 1.0 / (1.0 + c);
@@ -409,9 +431,9 @@ impl Curve for Loss {
 mod tests {
     use super::*;
     use crate::adversary::{blind_loss, known_by_moments};
-    use crate::mechanism::{Length, Neighbours, Noise, PhaseConfig, RunConfig, Sampling};
+    use crate::mechanism::{Length, Neighbours, NoiseScale, PhaseConfig, RunConfig, Sampling};
 
-    fn run(sampling: Sampling, rounds: u64, noise: Noise, differing: u64) -> RunConfig {
+    fn run(sampling: Sampling, rounds: u64, noise: NoiseScale, differing: u64) -> RunConfig {
         let length = Length::Rounds(rounds);
         let phase = PhaseConfig { sampling, length, noise, filtered: false };
         RunConfig { differing, ..RunConfig::single(phase) }
@@ -421,23 +443,23 @@ mod tests {
         a.lower <= b.upper && b.lower <= a.upper
     }
 
-    /// The contour and the grid share nothing but the description of the round; each certifies an
+    /// The contour and the grid share only the description of the round; each certifies an
     /// interval, and the two must overlap.
     #[test]
     fn both_engines_agree_within_their_intervals() {
         let subsample = Sampling::Subsample { samples: 500, groups: 5, group_size: 2 };
         let poisson = |rate| Sampling::Poisson { rate };
-        let mut substitute = run(poisson(0.05), 80, Noise::Multiplier(1.5), 1);
+        let mut substitute = run(poisson(0.05), 80, NoiseScale::Multiplier(1.5), 1);
         substitute.neighbours = Neighbours::Substitute;
-        let mut released = run(subsample, 60, Noise::Sigma(1.0), 1);
+        let mut released = run(subsample, 60, NoiseScale::Sigma(1.0), 1);
         released.releases = vec![0.4];
         for (config, reversed) in [
-            (run(poisson(0.02), 300, Noise::Multiplier(0.7), 1), false),
-            (run(poisson(0.02), 300, Noise::Multiplier(0.7), 1), true),
-            (run(poisson(0.02), 300, Noise::Multiplier(2.0), 3), false),
+            (run(poisson(0.02), 300, NoiseScale::Multiplier(0.7), 1), false),
+            (run(poisson(0.02), 300, NoiseScale::Multiplier(0.7), 1), true),
+            (run(poisson(0.02), 300, NoiseScale::Multiplier(2.0), 3), false),
             (substitute, false),
-            (run(subsample, 200, Noise::Sigma(0.8), 1), false),
-            (run(subsample, 200, Noise::Sigma(2.0), 4), false),
+            (run(subsample, 200, NoiseScale::Sigma(0.8), 1), false),
+            (run(subsample, 200, NoiseScale::Sigma(2.0), 4), false),
             (released, false),
         ] {
             let loss = blind_loss(&config.check().unwrap(), reversed).unwrap();
@@ -454,7 +476,7 @@ mod tests {
     #[test]
     fn both_engines_agree_for_the_adversary_who_knows_the_sampling() {
         let shuffle = Sampling::Shuffle { samples: 130, groups: 4, group_size: 4 };
-        let config = run(shuffle, 8 * 12, Noise::Sigma(3.0), 2);
+        let config = run(shuffle, 8 * 12, NoiseScale::Sigma(3.0), 2);
         let mechanism = config.check().unwrap();
         let moments = known_by_moments(&mechanism).unwrap();
         let direct = crate::adversary::mixture(&mechanism).unwrap().unwrap();
@@ -469,8 +491,8 @@ mod tests {
 
     /// One round has a closed form: δ(ε) = P[Y > ε] − e^ε·Q[Y > ε].
     #[test]
-    fn few_rounds_are_left_to_the_grid_and_hold_the_closed_form() {
-        let config = run(Sampling::Poisson { rate: 0.1 }, 1, Noise::Multiplier(1.0), 1);
+    fn one_round_is_exact_and_the_grid_holds_it() {
+        let config = run(Sampling::Poisson { rate: 0.1 }, 1, NoiseScale::Multiplier(1.0), 1);
         let loss = blind_loss(&config.check().unwrap(), false).unwrap();
         for epsilon in [0.1_f64, 0.5, 2.0] {
             let x = ((epsilon.exp() - 0.9) / 0.1).ln() + 0.5;
@@ -478,7 +500,11 @@ mod tests {
             let p = 0.9 * q + 0.1 * crate::normal::cdf(1.0 - x);
             let delta = loss.delta(epsilon).unwrap();
             assert!(delta.contains(p - epsilon.exp() * q), "{epsilon}: {delta:?}");
-            assert!(delta.width() < 1e-5 * delta.upper, "{delta:?}");
+            assert!(delta.width() < 1e-10 * delta.upper, "{delta:?}");
+            let grid = loss.grid().delta(epsilon);
+            assert!(overlap(delta, grid), "{delta:?} {grid:?}");
+            let point = loss.point(epsilon).unwrap();
+            assert!(point.alpha.contains(q) && point.alpha.width() < 1e-10 * q, "{point:?} {q}");
         }
     }
 }

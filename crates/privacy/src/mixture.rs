@@ -1,6 +1,6 @@
 //! Adversary A₁ by direct summation: a mixture of Gaussians whose component is known.
 
-use crate::curve::{Curve, Point, check_epsilon, mu_of};
+use crate::curve::{Curve, CurvePoint, check_epsilon, mu_of};
 use crate::error::{PrivacyError, require};
 use crate::exposure::Law;
 use crate::gaussian;
@@ -23,8 +23,8 @@ pub struct Mixture {
 }
 
 impl Mixture {
-    /// c from `law`, µ² = c²/noise² + `released`², where `released`² is the sum of the squares of
-    /// the µ of further Gaussian releases.
+    /// Takes c from `law`, with µ² = c²/noise² + `released_square`, the sum of the squares of the µ
+    /// of further Gaussian releases.
     pub fn new(law: &Law, noise: f64, released_square: f64) -> Self {
         let mut components = Vec::with_capacity(law.span());
         let mut untouched = 0.0;
@@ -60,7 +60,7 @@ impl Curve for Mixture {
         Ok(self.mean(|mu| (gaussian::delta(mu, epsilon), gaussian::delta_relative_error(mu, epsilon))))
     }
 
-    fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
+    fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
         check_epsilon(epsilon)?;
         let tail_error =
             |x: f64| normal::RELATIVE_ERROR + 4.0 * f64::EPSILON * (1.0 + x.abs() * (1.0 + x.abs()));
@@ -74,7 +74,7 @@ impl Curve for Mixture {
         });
         beta.lower += self.untouched * (1.0 - self.relative_error);
         beta.upper = (beta.upper + self.untouched * (1.0 + self.relative_error)).min(1.0);
-        Ok(Point { epsilon, delta: self.delta(epsilon)?, alpha, beta })
+        Ok(CurvePoint { epsilon, delta: self.delta(epsilon)?, alpha, beta })
     }
 
     fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {

@@ -1,8 +1,8 @@
 //! The paper's closed forms as printed, each beside the exact value and with a verdict.
 //!
 //! No guarantee is ever taken from here: several of the forms promise more than is true (the
-//! subsampling tails, the occupancy law of shuffled batches), others are far from tight. The exact
-//! values come from [`adversary`](crate::adversary).
+//! subsampling tails, the occupancy law of shuffled batches), and others are far from tight. The
+//! exact values come from [`crate::adversary`].
 //!
 //! | row | sampler | needs | forms |
 //! |---|---|---|---|
@@ -24,24 +24,27 @@ mod rows;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use claim::{h, h_expansion};
 
 use crate::adversary::{self, Adversary};
 use crate::curve::Curve;
 use crate::error::{PrivacyError, require};
 use crate::interval::Interval;
-use crate::mechanism::{Mechanism, Neighbours, Sampling};
+use crate::mechanism::{Mechanism, Neighbours, PaperForms};
 use crate::mixture::Mixture;
 use rows::{Claim, Run};
 
 /// What a printed form claims to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Side {
     /// The run is h-DP for this h: ε is enough.
     Guarantee,
-    /// "h cannot be improved beyond": ε is needed at least.
+    /// "h cannot be improved beyond": the run needs at least this ε.
     Limit,
-    /// Printed with ≈, for a quantity that is small or a limit that is far.
+    /// Printed with ≈: it neglects a small quantity or takes a limit.
     Approximation,
 }
 
@@ -56,46 +59,52 @@ impl fmt::Display for Side {
 }
 
 /// One closed form of the paper, evaluated for one run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Printed {
     /// Where it is printed.
-    pub source: &'static str,
+    pub source: String,
     /// The formula, in the paper's symbols.
     pub formula: String,
-    /// The adversary it speaks of.
+    /// The adversary it applies to.
     pub adversary: Adversary,
     /// Whether it is a guarantee, a limit or an approximation.
     pub side: Side,
-    /// The ε it claims at the δ that was asked for; infinite where it promises nothing.
+    /// The ε it claims at the requested δ; infinite where it promises nothing.
+    #[serde(with = "crate::number")]
     pub epsilon: f64,
     /// The certified ε for the same adversary and δ.
     pub exact: Interval,
-    /// What to think of it.
+    /// How it compares with the exact value.
     pub verdict: Verdict,
-    /// Free parameters that were chosen, where it fails, and what it overlooks.
+    /// The free parameters chosen, where it fails, and what it overlooks.
     pub note: Option<String>,
 }
 
 /// Whether a printed form is true for a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 #[non_exhaustive]
 pub enum Verdict {
-    /// True at the δ asked for and at every δ from 1e-1 to 1e-12 that was tried.
+    /// True at the requested δ and at every δ tried from 1e-1 to 1e-12.
     Holds {
-        /// The factor between the claimed and the exact ε at the δ asked for; infinite for a
-        /// guarantee of ε = ∞ or a limit of ε ≥ 0. Below 1 (by more than rounding) only for A₀
-        /// and g > 1, where two guarantees stand beside each other.
+        /// The factor between the claimed and the exact ε at the requested δ; infinite for a
+        /// guarantee of ε = ∞ or a limit of ε ≥ 0. Below 1 (by more than rounding) only for A₀ and
+        /// g > 1, where two guarantees hold side by side.
+        #[serde(with = "crate::number")]
         looser_by: f64,
     },
-    /// False: the exact ε is larger than guaranteed, or smaller than the limit.
+    /// False: the exact ε is larger than the guarantee, or smaller than the limit.
     ClaimsTooMuch {
-        /// The factor at the δ asked for, or, where the form is true there, at the δ where it
-        /// fails most; at least 1 (up to rounding).
+        /// The factor at the requested δ or, if the form is true there, at the δ where it fails
+        /// most; at least 1 (up to rounding).
+        #[serde(with = "crate::number")]
         by: f64,
     },
-    /// Neither; how far it is off.
+    /// Neither a guarantee nor a limit; how far off it is.
     Approximation {
         /// Claimed over exact ε, minus 1: negative is too optimistic.
+        #[serde(with = "crate::number")]
         relative_error: f64,
     },
 }
@@ -132,25 +141,25 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The δ at which guarantees and limits are judged, besides the one asked for.
+/// The values of δ at which guarantees and limits are judged, besides the requested one.
 const GRID: [f64; 12] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12];
 
-/// Every closed form of the paper that speaks of this run, at `delta`.
+/// Every closed form of the paper that applies to this run, at `delta`.
 ///
-/// Empty where none does: Poisson sampling, several phases, further releases. Rows with an E-fold
-/// product that takes too long are left out (about 10⁶ epochs).
+/// Empty where none does: Poisson sampling, several phases, further releases. Rows whose E-fold
+/// product takes too long (about 10⁶ epochs) are left out.
 ///
 /// # Guarantee
 /// `exact` is certified as in [`adversary::curve`]. A [`Verdict::ClaimsTooMuch`] is proved: the
-/// certified δ at the claimed ε is on the wrong side. [`Verdict::Holds`] was found true at every δ
-/// that was tried, no more. The claimed ε are correct to at least three digits.
+/// certified δ at the claimed ε is on the wrong side. [`Verdict::Holds`] means that the form was
+/// true at every δ tried, no more. The claimed ε are correct to at least three digits.
 ///
 /// ```
 /// use dpsgd_privacy::{mechanism::*, printed::{Side, as_printed}};
 /// let run = RunConfig::single(PhaseConfig {
 ///     sampling: Sampling::Subsample { samples: 60_000, groups: 64, group_size: 1 },
 ///     length: Length::Rounds(93_750),
-///     noise: Noise::Sigma(2.0),
+///     noise: NoiseScale::Sigma(2.0),
 ///     filtered: false,
 /// });
 /// let rows = as_printed(&run.check()?, 1e-5)?;
@@ -162,30 +171,30 @@ const GRID: [f64; 12] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1
 pub fn as_printed(mechanism: &Mechanism, delta: f64) -> Result<Vec<Printed>, PrivacyError> {
     require(delta > 0.0 && delta < 1.0, "delta", delta, "above 0 and below 1")?;
     let [phase] = mechanism.phases() else { return Ok(Vec::new()) };
-    let (Sampling::Subsample { samples, groups, group_size }
-    | Sampling::Shuffle { samples, groups, group_size }) = phase.sampling()
-    else {
+    let forms = phase.sampling().paper_forms();
+    let (PaperForms::Subsampled(sizes) | PaperForms::Shuffled(sizes)) = forms else {
         return Ok(Vec::new());
     };
     if !mechanism.releases().is_empty() || mechanism.neighbours() != Neighbours::Substitute {
         return Ok(Vec::new());
     }
-    let run = Run { mechanism, phase, samples, groups, group_size, delta, law: rows::law(mechanism)? };
+    let run = Run { mechanism, phase, sizes, delta, law: rows::law(mechanism)? };
     let known = match &run.law {
         Some(law) => Exact::new(Box::new(Mixture::new(law, phase.sigma(), 0.0)), delta)?,
         None => Exact::new(adversary::curve(mechanism, Adversary::A1)?, delta)?,
     };
     let mut printed = Vec::new();
-    let claims = match phase.sampling() {
-        _ if phase.filtered() => rows::filtered(&run)?,
-        Sampling::Shuffle { .. } => rows::shuffled(&run),
-        _ => rows::subsampled(&run),
+    let claims = match forms {
+        PaperForms::Subsampled(_) | PaperForms::Shuffled(_) if phase.filtered() => rows::filtered(&run)?,
+        PaperForms::Subsampled(_) => rows::subsampled(&run),
+        PaperForms::Shuffled(_) => rows::shuffled(&run),
+        PaperForms::Absent => Vec::new(),
     };
     for claim in claims {
         printed.push(known.judge(claim)?);
     }
-    // Table 2 rows 1 and 2 and the limit G_{c·h(σ)} speak of individual clipping.
-    if group_size == 1 && !phase.filtered() && matches!(phase.sampling(), Sampling::Subsample { .. }) {
+    // Table 2 rows 1 and 2 and the limit G_{c·h(σ)} are about individual clipping.
+    if sizes.group_size == 1 && !phase.filtered() && forms == PaperForms::Subsampled(sizes) {
         let blind = Exact::new(adversary::curve(mechanism, Adversary::A0)?, delta)?;
         for claim in rows::blind(&run, blind.epsilon)? {
             printed.push(blind.judge(claim)?);
@@ -194,13 +203,13 @@ pub fn as_printed(mechanism: &Mechanism, delta: f64) -> Result<Vec<Printed>, Pri
     Ok(printed)
 }
 
-/// The exact curve of one adversary, with its ε at the δ asked for.
+/// The exact curve of one adversary, with its ε at the requested δ.
 struct Exact {
     curve: Box<dyn Curve>,
     epsilon: Interval,
 }
 
-/// Claimed ε carry rounding, and a claim may be the exact value itself.
+/// Claimed values of ε are rounded, and a claim may be the exact value itself.
 const TOLERANCE: f64 = 1e-6;
 
 impl Exact {
@@ -222,7 +231,7 @@ impl Exact {
             }
             if let Some(&first) = wrong.first() {
                 notes.push(where_wrong(&claim.tried, &wrong, claim.side));
-                // The δ asked for comes first; where it is not wrong, the worst one stands for all.
+                // Report the requested δ if the claim fails there, otherwise the δ where it fails most.
                 let (delta, epsilon, _) = if first.0 == claim.tried[0].0 {
                     first
                 } else {
@@ -246,7 +255,7 @@ impl Exact {
             }
         };
         Ok(Printed {
-            source: claim.source,
+            source: claim.source.to_string(),
             formula: claim.formula,
             adversary: claim.adversary,
             side: claim.side,
@@ -259,7 +268,7 @@ impl Exact {
 
     /// |ln| of the factor by which the exact δ at the claimed ε is on the wrong side.
     fn excess(&self, side: Side, delta: f64, epsilon: f64) -> Result<Option<f64>, PrivacyError> {
-        // ε = ∞ promises nothing, and ε ≥ 0 is no limit.
+        // ε = ∞ promises nothing, and ε ≥ 0 limits nothing.
         if epsilon == f64::INFINITY || epsilon == 0.0 && side == Side::Limit {
             return Ok(None);
         }

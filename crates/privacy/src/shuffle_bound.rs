@@ -1,12 +1,12 @@
 //! What no analysis of shuffling can beat: a lower bound on ε for adversary A₀.
 //!
-//! One sample's gradient points against all others: an epoch is then the choice of one round t out
-//! of B, and its updates are N(a·e_t, z²I) for d and N(b·e_t, z²I) for d' in units of C (Chua et al.
-//! 2024, "How Private are DP-SGD Implementations?": a = 2, b = 1 when the sample is zeroed out,
-//! the add/remove form; a = 2, b = 0 when it is substituted by one that points with the others).
-//! Telling only the largest coordinate is a post-processing; its law has a closed form, and
-//! epochs are composed on a grid that rounds δ down. So the true δ of a shuffled run is at least
-//! what is returned here, whatever a future theorem says.
+//! Let one sample's gradient point against all others. An epoch then amounts to choosing one round
+//! t out of B, and its updates are N(a·e_t, z²I) for d and N(b·e_t, z²I) for d' in units of C (Chua
+//! et al. 2024, "How Private are DP-SGD Implementations?": a = 2, b = 1 when the sample is zeroed
+//! out, the add/remove form; a = 2, b = 0 when it is substituted by one that points with the
+//! others). Revealing only the largest coordinate is post-processing; its law has a closed form,
+//! and epochs are composed on a grid that rounds δ down. So the true δ of a shuffled run is at
+//! least what is returned here, whatever a future theorem says.
 
 use crate::curve::epsilon_of;
 use crate::error::{PrivacyError, require};
@@ -34,8 +34,8 @@ impl Largest {
 }
 
 impl ShuffleBound {
-    /// `rounds` an epoch, `epochs` with a fresh permutation each, noise multiplier `z` (noise Cz), and
-    /// the two shifts in units of C.
+    /// `rounds` per epoch, `epochs` with a fresh permutation each, noise multiplier `z` (noise Cz), and the
+    /// two shifts in units of C.
     ///
     /// # Guarantee
     /// [`epsilon`](Self::epsilon) is a lower bound on the ε of that pair at the given δ.
@@ -46,7 +46,7 @@ impl ShuffleBound {
         let (a, b) = shifts;
         require(a > b && b >= 0.0 && a <= 2.0, "shifts", a, "2 ≥ a > b ≥ 0")?;
         let largest = Largest { rounds: rounds as f64, noise: z };
-        // The loss of one epoch spreads over a few (a − b)/z; CELLS grid points on it.
+        // The loss of one epoch spreads over a few (a − b)/z, which gets CELLS grid points.
         let reach = (a - b) * (a + 12.0 * z) / (z * z);
         let step = 2.0 * reach / CELLS;
         Ok(Self { grid: Grid::of_lower(step, vec![cells(&largest, a, b, step, epochs)]) })
@@ -70,7 +70,7 @@ const CELLS: f64 = 6000.0;
 /// Cells of x whose loss ln P(cell)/Q(cell) lies on the grid, or is rounded down to it.
 fn cells(largest: &Largest, a: f64, b: f64, step: f64, epochs: u64) -> Discrete {
     let law = |left: f64, right: f64| {
-        // The smaller of the two equivalent differences keeps its digits.
+        // The smaller of the two equivalent differences keeps more digits.
         let part = |shift: f64| largest.tail(left, shift) - largest.tail(right, shift);
         (part(a), part(b))
     };
@@ -137,8 +137,8 @@ fn cells(largest: &Largest, a: f64, b: f64, step: f64, epochs: u64) -> Discrete 
 mod tests {
     use super::*;
 
-    /// The block `sampling_schemes` of the reference values holds lower bounds from the same statistic
-    /// on coarser cells: ours must not be below them by more than its rounding, nor far above.
+    /// The block `sampling_schemes` of the reference values holds lower bounds from the same statistic on
+    /// coarser cells: ours must not be below them by more than their rounding, nor far above.
     #[test]
     fn is_at_least_the_reference_lower_bounds() {
         for (z, epochs, reference) in [

@@ -1,10 +1,11 @@
-//! The builder of mechanisms against anything that can be written down: a refusal that names the setting, or a
-//! mechanism that can be accounted for. Fixed seeds; what broke something is kept as a test of its own.
+//! Whatever is written down, the builder of mechanisms either refuses it and names the setting, or
+//! returns a mechanism that can be accounted for. Seeds are fixed; every input that once failed is
+//! kept as its own test.
 
 use dpsgd_privacy::PrivacyError;
 use dpsgd_privacy::adversary::{Adversary, curve};
 use dpsgd_privacy::mechanism::{
-    Length, MOST_ROUNDS, Mechanism, Neighbours, Noise, PhaseConfig, RunConfig, SIGMA_RANGE, Sampling,
+    Length, MOST_ROUNDS, Mechanism, Neighbours, NoiseScale, PhaseConfig, RunConfig, SIGMA_RANGE, Sampling,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -27,7 +28,7 @@ fn whole() -> impl Strategy<Value = u64> {
     prop_oneof![select(edges), 0..100_u64, any::<u64>(), Just(MOST_ROUNDS), Just(MOST_ROUNDS + 1)]
 }
 
-/// Numbers with their edges, and what is none.
+/// Numbers with their edges, and what is not a finite number.
 fn real() -> impl Strategy<Value = f64> {
     let edges = vec![
         0.0,
@@ -57,7 +58,7 @@ fn anything() -> impl Strategy<Value = RunConfig> {
         real().prop_map(|rate| Sampling::Poisson { rate }),
     ];
     let length = prop_oneof![whole().prop_map(Length::Epochs), whole().prop_map(Length::Rounds)];
-    let noise = prop_oneof![real().prop_map(Noise::Sigma), real().prop_map(Noise::Multiplier)];
+    let noise = prop_oneof![real().prop_map(NoiseScale::Sigma), real().prop_map(NoiseScale::Multiplier)];
     let phase = (sampling, length, noise, any::<bool>())
         .prop_map(|(sampling, length, noise, filtered)| PhaseConfig { sampling, length, noise, filtered });
     let neighbours = select(vec![Neighbours::Substitute, Neighbours::AddRemove]);
@@ -66,8 +67,8 @@ fn anything() -> impl Strategy<Value = RunConfig> {
     )
 }
 
-/// Runs of one to three phases that the builder may refuse, but small enough to be accounted for in no time. (A
-/// hundred rounds at least: few rounds are what the exact accountant takes longest for.)
+/// Runs of one to three phases that the builder may refuse, but small enough to be accounted for quickly.
+/// (At least a hundred rounds: the exact accountant is slowest for few.)
 fn small() -> impl Strategy<Value = RunConfig> {
     let sizes = || (1..400_u64, 1..12_u64, 1..4_u64);
     let sampling = prop_oneof![
@@ -75,8 +76,10 @@ fn small() -> impl Strategy<Value = RunConfig> {
         sizes().prop_map(|(samples, groups, group_size)| Sampling::Shuffle { samples, groups, group_size }),
         (0.01..1.1_f64).prop_map(|rate| Sampling::Poisson { rate }),
     ];
-    let noise =
-        prop_oneof![(0.02..4.0_f64).prop_map(Noise::Sigma), (0.5..8.0_f64).prop_map(Noise::Multiplier)];
+    let noise = prop_oneof![
+        (0.02..4.0_f64).prop_map(NoiseScale::Sigma),
+        (0.5..8.0_f64).prop_map(NoiseScale::Multiplier)
+    ];
     let length = prop_oneof![(0..40_u64).prop_map(Length::Epochs), (100..500_u64).prop_map(Length::Rounds)];
     let phase = (sampling, length, noise, any::<bool>())
         .prop_map(|(sampling, length, noise, filtered)| PhaseConfig { sampling, length, noise, filtered });
@@ -90,7 +93,7 @@ fn small() -> impl Strategy<Value = RunConfig> {
         })
 }
 
-/// What everybody who takes a mechanism relies on.
+/// What everyone who receives a mechanism relies on.
 fn sound(mechanism: &Mechanism) -> Result<(), TestCaseError> {
     prop_assert!(!mechanism.phases().is_empty() && mechanism.differing() >= 1);
     for phase in mechanism.phases() {
@@ -134,13 +137,19 @@ proptest! {
                 Ok(curve) => curve,
                 // A combination that no theorem covers is refused with the reason.
                 Err(error @ PrivacyError::Unsupported { .. }) => {
-                    prop_assert!(adversary == Adversary::A0 && error.to_string().lines().count() == 1, "{}", error);
+                    prop_assert!(
+                        adversary == Adversary::A0 && error.to_string().lines().count() == 1,
+                        "{}", error
+                    );
                     continue;
                 }
                 Err(error) => return Err(TestCaseError::fail(format!("{adversary:?}: {error}"))),
             };
             let epsilon = curve.epsilon(1e-5)?;
-            prop_assert!(0.0 <= epsilon.lower && epsilon.lower <= epsilon.upper && epsilon.upper.is_finite(), "{epsilon:?}");
+            prop_assert!(
+                0.0 <= epsilon.lower && epsilon.lower <= epsilon.upper && epsilon.upper.is_finite(),
+                "{epsilon:?}"
+            );
             let betas = ALPHAS.iter().map(|&alpha| curve.beta(alpha)).collect::<Result<Vec<_>, _>>()?;
             for (i, beta) in betas.iter().enumerate() {
                 let alpha = ALPHAS[i];

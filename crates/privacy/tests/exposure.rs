@@ -5,15 +5,15 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::exact::{self, Exact};
-use common::{filtered, only_phase, poisson, run, shuffle, subsample};
+use common::{allocate, cells, filtered, only_phase, poisson, run, shuffle, subsample};
 use dpsgd_privacy::exposure::{Law, RoundLaw, law_of_phase};
-use dpsgd_privacy::mechanism::{Noise, RunConfig, Sampling};
+use dpsgd_privacy::mechanism::{NoiseScale, RunConfig, Sampling};
 use num_bigint::BigUint;
 use num_traits::Zero;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
-const NOISE: Noise = Noise::Sigma(1.0);
+const NOISE: NoiseScale = NoiseScale::Sigma(1.0);
 
 fn law_of(run: &RunConfig) -> Law {
     let mechanism = run.check().expect("a valid run");
@@ -221,13 +221,13 @@ fn lowest_terms(law: &Exact) -> Exact {
 #[test]
 fn shuffling_agrees_with_exact_generating_functions() {
     for (n, m, s, g, t) in [
-        (1000, 7, 9, 12, 50),     // 15 rounds an epoch, left-overs, an incomplete epoch
+        (1000, 7, 9, 12, 50),     // 15 rounds per epoch, leftovers, an incomplete epoch
         (1000, 10, 10, 12, 24),   // g > B
-        (1000, 50, 10, 9, 5),     // B = 2, no left-overs
+        (1000, 50, 10, 9, 5),     // B = 2, no leftovers
         (1000, 1, 500, 10, 3),    // batch clipping with two rounds
         (1000, 500, 1, 10, 3),    // individual clipping with two rounds
-        (1000, 100, 10, 6, 4),    // one round an epoch that takes everything: q_0 = 0
-        (1000, 91, 10, 6, 4),     // one round an epoch with left-overs
+        (1000, 100, 10, 6, 4),    // one round per epoch that takes everything: q_0 = 0
+        (1000, 91, 10, 6, 4),     // one round per epoch with leftovers
         (600, 3, 4, 8, 75),       // B = 50 ≥ g
         (60_000, 16, 64, 4, 116), // two epochs
     ] {
@@ -268,6 +268,29 @@ fn simulate(rng: &mut ChaCha20Rng, sampling: Sampling, rounds: u64, g: u64, filt
             for _ in 0..rounds {
                 let k = (0..g).filter(|_| rng.random_bool(rate)).count() as u64;
                 total += k * k;
+            }
+        }
+        Sampling::Allocate { rounds: per_epoch } => {
+            for _ in 0..rounds / per_epoch {
+                let mut hits = vec![0; per_epoch as usize];
+                for _ in 0..g {
+                    let round = rng.random_range(0..per_epoch) as usize;
+                    hits[round] += u64::from(!filter || rng.random_bool(0.5));
+                }
+                total += hits.iter().map(|k| k * k).sum::<u64>();
+            }
+        }
+        Sampling::AllocateCells { rounds: per_epoch, groups, .. } => {
+            for _ in 0..rounds / per_epoch {
+                let mut hit = vec![false; (per_epoch * groups) as usize];
+                for _ in 0..g {
+                    hit[rng.random_range(0..per_epoch * groups) as usize] = true;
+                }
+                for round in hit.chunks(groups as usize) {
+                    let hits = round.iter().filter(|hit| **hit);
+                    let k = hits.filter(|_| !filter || rng.random_bool(0.5)).count() as u64;
+                    total += k * k;
+                }
             }
         }
         Sampling::Subsample { samples, groups, group_size } => {
@@ -327,11 +350,18 @@ fn samplers_follow_the_law() {
         (subsample(20, 1, 7), 4, 3, false),
         (shuffle(30, 3, 2), 5, 4, false),
         (shuffle(30, 3, 2), 5, 4, true),
-        (shuffle(31, 2, 3), 8, 5, false), // left-overs and an incomplete epoch
+        (shuffle(31, 2, 3), 8, 5, false), // leftovers and an incomplete epoch
         (shuffle(24, 1, 12), 3, 5, true),
         (shuffle(24, 12, 1), 3, 5, false),
         (poisson(0.3), 4, 3, false),
         (poisson(0.01), 20, 6, false),
+        (allocate(5), 10, 3, false),
+        (allocate(3), 6, 5, false), // more samples than rounds
+        (allocate(40), 80, 4, false),
+        (allocate(5), 10, 3, true),
+        (cells(4, 3), 8, 4, false),
+        (cells(4, 3), 8, 4, true),
+        (cells(2, 2), 6, 6, false), // more samples than cells
     ]
     .into_iter()
     .enumerate()
@@ -348,7 +378,7 @@ fn samplers_follow_the_law() {
     }
 }
 
-/// The simulation can tell laws apart: the law for left-overs that are used after all fails it.
+/// The simulation can tell laws apart: a law that uses the leftover samples fails it.
 #[test]
 #[should_panic(expected = "law says")]
 fn the_statistical_test_notices_a_wrong_law() {
@@ -376,7 +406,7 @@ fn binomial_law(trials: u64, numerator: u64, denominator: u64) -> Exact {
 
 #[test]
 fn shuffling_with_one_differing_sample_is_binomial() {
-    // ms divides N: surely once an epoch.
+    // ms divides N: exactly once per epoch.
     for (n, m, s) in [(60_000, 6, 100), (64, 1, 8), (64, 64, 1), (7, 7, 1), (1 << 40, 1 << 10, 1 << 10)] {
         for e in [1, 2, 57, 1000] {
             let law = law_of(&run(shuffle(n, m, s), e * (n / (m * s)), NOISE, 1));
@@ -388,7 +418,7 @@ fn shuffling_with_one_differing_sample_is_binomial() {
             assert_eq!(law.missing(), 0.0);
         }
     }
-    // Left-overs: touched in an epoch with probability B·ms/N.
+    // Leftover samples: touched in an epoch with probability B·ms/N.
     for (n, m, s) in [(60_000, 64, 1), (60_000, 1, 64), (10, 3, 1), (11, 2, 5), (1_000_003, 10, 10)] {
         for e in [1, 3, 40] {
             let per_epoch = n / (m * s);

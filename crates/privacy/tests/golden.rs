@@ -10,7 +10,7 @@ use common::{poisson, relative_distance, run, shuffle, subsample, substituting};
 use dpsgd_privacy::adversary::{Adversary, curve, law};
 use dpsgd_privacy::curve::Curve;
 use dpsgd_privacy::gaussian;
-use dpsgd_privacy::mechanism::{Length, Noise, PhaseConfig, RunConfig};
+use dpsgd_privacy::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig};
 use dpsgd_privacy::{Interval, PrivacyError};
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().expect("a list").iter().map(number).collect()
 }
 
-/// Failures are collected, so that one wrong value does not hide the others.
+/// Failures are collected so that one wrong value does not hide the others.
 #[derive(Default)]
 struct Failures(Vec<String>);
 
@@ -107,7 +107,7 @@ fn curve_of(run: &RunConfig, adversary: Adversary) -> Box<dyn Curve> {
 
 fn poisson_run(row: &Value, differing: u64) -> RunConfig {
     let rounds = row["T"].as_u64().expect("rounds");
-    run(poisson(number(&row["p"])), rounds, Noise::Multiplier(number(&row["sigma"])), differing)
+    run(poisson(number(&row["p"])), rounds, NoiseScale::Multiplier(number(&row["sigma"])), differing)
 }
 
 fn name(block: &str, row: &Value) -> String {
@@ -131,7 +131,7 @@ fn gaussian_tradeoff_and_profile() {
         for at in row["delta"].as_array().expect("a list") {
             let (epsilon, delta) = (number(&at["eps"]), number(&at["delta"]));
             let got = gaussian::delta(mu, epsilon);
-            // Below the smallest normal number there is nothing to compare relatively.
+            // Below the smallest normal number a relative comparison means nothing.
             let allowed = if delta < f64::MIN_POSITIVE {
                 f64::MIN_POSITIVE
             } else {
@@ -160,7 +160,7 @@ fn gaussian_through_a_run() {
         let mu = number(&row["mu"]);
         for adversary in [Adversary::A0, Adversary::A1] {
             let near = if adversary == Adversary::A0 { NEAR_A0 } else { NEAR_A1 };
-            let curve = curve_of(&run(poisson(1.0), 1, Noise::Multiplier(1.0 / mu), 1), adversary);
+            let curve = curve_of(&run(poisson(1.0), 1, NoiseScale::Multiplier(1.0 / mu), 1), adversary);
             for at in row["tradeoff"].as_array().expect("a list") {
                 let (alpha, beta) = (number(&at["alpha"]), number(&at["beta"]));
                 let setting = format!("{} G_{mu}({alpha})", adversary.name());
@@ -275,7 +275,7 @@ fn fixed_size_subsampling() {
             let setting =
                 format!("{} N={samples} m={groups} s={group_size}", name("fixed_size_subsampling_Cp", &row));
             let rounds = row["T"].as_u64().expect("rounds");
-            let config = run(subsample(samples, groups, group_size), rounds, Noise::Sigma(sigma), 1);
+            let config = run(subsample(samples, groups, group_size), rounds, NoiseScale::Sigma(sigma), 1);
             let curve = curve_of(&config, Adversary::A0);
             let got = failures.answer(curve.epsilon(number(&row["delta"])), &setting);
             failures.close(got, number(&row["eps"]), ROUNDED, NEAR_A0, &setting);
@@ -299,7 +299,7 @@ fn sampling_schemes() {
         let (steps, epochs) =
             (row["steps"].as_u64().expect("steps"), row["epochs"].as_u64().expect("epochs"));
         let setting = format!("sampling_schemes σ={sigma} E={epochs}");
-        let shuffled = run(shuffle(8 * steps, 8, 1), steps * epochs, Noise::Sigma(sigma), 1);
+        let shuffled = run(shuffle(8 * steps, 8, 1), steps * epochs, NoiseScale::Sigma(sigma), 1);
         let got = failures.answer(curve_of(&shuffled, Adversary::A1).epsilon(delta), &setting);
         // The references' accuracy: for σ = 1, E = 1 forty digits give 4.3771780956812246, 1.6e-9 away.
         failures.close(got, number(&row["deterministic"]), 3e-9, NEAR_A1, &setting);
@@ -308,7 +308,7 @@ fn sampling_schemes() {
                 failures.expect(number(bound) <= got.upper, || format!("{setting}: {got:?} below {bound}"));
             }
         }
-        let poisson = run(poisson(1.0 / steps as f64), steps * epochs, Noise::Multiplier(sigma), 1);
+        let poisson = run(poisson(1.0 / steps as f64), steps * epochs, NoiseScale::Multiplier(sigma), 1);
         let got = failures.answer(curve_of(&poisson, Adversary::A0).epsilon(delta), &setting);
         let pessimistic = number(&row["poisson_dpa_pess"]);
         failures.expect(got.lower <= pessimistic, || format!("{setting}: {got:?} above {pessimistic}"));
@@ -323,7 +323,7 @@ fn sampling_schemes() {
 /// Binomial(93 700, 64/60 000) hits, σ = 2, summed with forty digits.
 #[test]
 fn adversary_a1_with_forty_digits() {
-    let config = run(subsample(60_000, 64, 1), 93_700, Noise::Sigma(2.0), 1);
+    let config = run(subsample(60_000, 64, 1), 93_700, NoiseScale::Sigma(2.0), 1);
     let got = curve_of(&config, Adversary::A1).beta(1e-3).expect("an answer");
     let mut failures = Failures::default();
     failures.close(got, 0.031_038_286_917_382_826, ROUNDED, NEAR_A1, "f(0.001)");
@@ -348,7 +348,7 @@ fn adversary_a1() {
             ..RunConfig::single(PhaseConfig {
                 sampling: if kind == "shuffle" { shuffle(n, m, s) } else { subsample(n, m, s) },
                 length: Length::Epochs(size("E")),
-                noise: Noise::Sigma(number(&row["sigma"])),
+                noise: NoiseScale::Sigma(number(&row["sigma"])),
                 filtered: false,
             })
         };

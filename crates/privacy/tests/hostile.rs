@@ -1,8 +1,8 @@
-//! Wrong values are refused with what was given; extreme but valid ones get a valid interval from A₁.
+//! Wrong values are refused and named; extreme but valid ones get a valid interval from A₁.
 
 use dpsgd_privacy::adversary::{Adversary, curve};
 use dpsgd_privacy::curve::{Curve, SMALLEST_DELTA};
-use dpsgd_privacy::mechanism::{Length, Neighbours, Noise, PhaseConfig, RunConfig, Sampling};
+use dpsgd_privacy::mechanism::{Length, Neighbours, NoiseScale, PhaseConfig, RunConfig, Sampling};
 use dpsgd_privacy::{Interval, gaussian};
 
 const WRONG: [f64; 7] = [0.0, -1.0, -1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 5e-324];
@@ -16,7 +16,7 @@ fn shuffle(samples: u64, groups: u64, group_size: u64) -> Sampling {
 }
 
 fn run(sampling: Sampling, rounds: u64, sigma: f64, differing: u64) -> RunConfig {
-    let (length, noise) = (Length::Rounds(rounds), Noise::Sigma(sigma));
+    let (length, noise) = (Length::Rounds(rounds), NoiseScale::Sigma(sigma));
     let phase = PhaseConfig { sampling, length, noise, filtered: false };
     RunConfig { differing, ..RunConfig::single(phase) }
 }
@@ -141,7 +141,7 @@ fn closed_forms_end_for_every_number() {
     let numbers = WRONG.into_iter().chain([1e-310, 1e-17, 0.5, 1.0, 40.0, 1e300]);
     for mu in numbers.clone() {
         for x in numbers.clone() {
-            // Only that each returns; and never a number that is not one for arguments in range.
+            // Each call must return, and for arguments in range never NaN.
             let (delta, epsilon, through) =
                 (gaussian::delta(mu, x), gaussian::epsilon(mu, x), gaussian::mu_of(x, mu));
             if mu > 0.0 && mu.is_finite() && x >= 0.0 && x.is_finite() {
@@ -153,13 +153,14 @@ fn closed_forms_end_for_every_number() {
     }
 }
 
-/// Two answers about one run do not contradict each other: where δ(ε) is certainly below some δ, ε(δ) is not certified to be above that ε. In
-/// the far tail a cell of the grid that answers for few rounds holds less than the rounding of the numbers it is the difference of.
+/// Two answers about one run do not contradict each other: where δ(ε) is certainly below some δ, ε(δ) is not
+/// certified to be above that ε. In the far tail of the grid used for few rounds, the mass of a cell is a
+/// difference of two numbers and smaller than their rounding.
 #[test]
 fn few_rounds_far_in_the_tail_do_not_contradict_themselves() {
     for (rate, multiplier, rounds) in [(0.1, 8.0, 3), (0.01, 4.0, 2), (0.3, 10.0, 5)] {
         let mut config = run(Sampling::Poisson { rate }, rounds, 1.0, 1);
-        config.phases[0].noise = Noise::Multiplier(multiplier);
+        config.phases[0].noise = NoiseScale::Multiplier(multiplier);
         for neighbours in [Neighbours::Substitute, Neighbours::AddRemove] {
             let mechanism = RunConfig { neighbours, ..config.clone() }.check().unwrap();
             let curve = curve(&mechanism, Adversary::A0).unwrap();

@@ -1,12 +1,12 @@
 //! What must hold for every run, whatever its numbers: shape of the curve, monotonicity in the
-//! settings, composition. The seed is fixed, so that a failure is always the same failure.
+//! settings, composition. The seed is fixed, so a failure is always the same failure.
 
 mod common;
 
 use common::{filtered, poisson, run, shuffle, subsample, substituting};
 use dpsgd_privacy::adversary::{Adversary, curve, mixture};
 use dpsgd_privacy::curve::Curve;
-use dpsgd_privacy::mechanism::{Length, Noise, RunConfig, Sampling};
+use dpsgd_privacy::mechanism::{Draw, Length, NoiseScale, RunConfig, Sampling};
 use dpsgd_privacy::{Interval, PrivacyError, gaussian};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -32,7 +32,7 @@ fn any_run() -> impl Strategy<Value = RunConfig> {
     ];
     (sampler, 100..1500u64, 0.6..5.0f64, 1..=3u64, any::<bool>(), prop::collection::vec(0.05..1.0f64, 0..2))
         .prop_map(|(sampling, rounds, sigma, g, flag, releases)| {
-            let mut config = run(sampling, rounds, Noise::Sigma(sigma), g);
+            let mut config = run(sampling, rounds, NoiseScale::Sigma(sigma), g);
             match sampling {
                 Sampling::Poisson { .. } if flag => config = substituting(config),
                 Sampling::Poisson { .. } => {}
@@ -71,7 +71,7 @@ fn valid(interval: Interval, low: f64, high: f64) -> bool {
     low <= interval.lower && interval.lower <= interval.upper && interval.upper <= high
 }
 
-/// Two intervals that speak of the same value up to a relative distance.
+/// Two intervals for the same value, up to a relative distance.
 fn agree(a: Interval, b: Interval, relative: f64) -> bool {
     let slack = relative * a.upper.abs().max(b.upper.abs());
     a.lower <= b.upper + slack && b.lower <= a.upper + slack
@@ -80,31 +80,50 @@ fn agree(a: Interval, b: Interval, relative: f64) -> bool {
 const EPSILONS: [f64; 7] = [0.0, 0.01, 0.3, 1.0, 2.5, 6.0, 15.0];
 const DELTAS: [f64; 5] = [0.1, 1e-3, 1e-5, 1e-9, 1e-14];
 const ALPHAS: [f64; 9] = [1e-7, 1e-4, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.999];
-/// The error of the few operations the comparisons themselves make.
+/// The error of the few operations in the comparisons themselves.
 const ROUNDED: f64 = 8.0 * f64::EPSILON;
+
+/// The curves that come from one theorem. Against A₀ with several samples each question is answered by the best
+/// of several, so ε, δ and f need not be conjugate to the last digit: see `best_answers_fit_each_other`.
+fn of_one_theorem(config: &RunConfig) -> Vec<(Adversary, Box<dyn Curve>)> {
+    let one = |adversary: Adversary| adversary == Adversary::A1 || config.differing == 1;
+    curves(config).into_iter().filter(|(adversary, _)| one(*adversary)).collect()
+}
 
 proptest! {
     #![proptest_config(config(24))]
 
     #[test]
     fn profile_falls_and_inverts(config in any_run()) {
-        for (adversary, curve) in curves(&config) {
+        for (adversary, curve) in of_one_theorem(&config) {
             let mut last = 1.0;
             for epsilon in EPSILONS {
                 let delta = curve.delta(epsilon)?;
                 prop_assert!(valid(delta, 0.0, 1.0), "{adversary:?} δ({epsilon}) = {delta:?}");
-                prop_assert!(delta.lower <= last, "{adversary:?} δ({epsilon}) = {delta:?} rises from {last:e}");
-                prop_assert!(delta.width() <= 1e-3 * delta.upper.max(1e-15), "{adversary:?} δ({epsilon}) = {delta:?}");
+                prop_assert!(
+                    delta.lower <= last,
+                    "{adversary:?} δ({epsilon}) = {delta:?} rises from {last:e}"
+                );
+                prop_assert!(
+                    delta.width() <= 1e-3 * delta.upper.max(1e-15),
+                    "{adversary:?} δ({epsilon}) = {delta:?}"
+                );
                 last = delta.upper;
             }
             let mut last = 0.0;
             for delta in DELTAS {
                 let epsilon = curve.epsilon(delta)?;
                 prop_assert!(valid(epsilon, 0.0, f64::MAX), "{adversary:?} ε({delta:e}) = {epsilon:?}");
-                prop_assert!(epsilon.upper >= last, "{adversary:?} ε({delta:e}) = {epsilon:?} falls from {last:e}");
+                prop_assert!(
+                    epsilon.upper >= last,
+                    "{adversary:?} ε({delta:e}) = {epsilon:?} falls from {last:e}"
+                );
                 // Short runs at a low rate go to the grid, which is certified to about 1e-5; the settings
                 // of the golden file are held to 1e-6 and 1e-8 there.
-                prop_assert!(epsilon.width() <= 2e-5 * epsilon.upper.max(1e-9), "{adversary:?} ε({delta:e}) = {epsilon:?}");
+                prop_assert!(
+                    epsilon.width() <= 2e-5 * epsilon.upper.max(1e-9),
+                    "{adversary:?} ε({delta:e}) = {epsilon:?}"
+                );
                 last = epsilon.lower;
                 let (at_upper, at_lower) = (curve.delta(epsilon.upper)?, curve.delta(epsilon.lower)?);
                 prop_assert!(at_upper.lower <= delta, "{adversary:?} δ({:e}) = {at_upper:?}", epsilon.upper);
@@ -117,8 +136,31 @@ proptest! {
     }
 
     #[test]
-    fn tradeoff_function_is_one(config in any_run()) {
+    fn best_answers_fit_each_other(config in any_run()) {
         for (adversary, curve) in curves(&config) {
+            for delta in DELTAS {
+                let epsilon = curve.epsilon(delta)?;
+                prop_assert!(valid(epsilon, 0.0, f64::MAX), "{adversary:?} ε({delta:e}) = {epsilon:?}");
+                // The steps of group privacy are chosen for ε and for δ separately, by an interpolation.
+                let back = curve.delta(epsilon.upper)?;
+                prop_assert!(
+                    back.lower <= delta * (1.0 + 1e-3),
+                    "{adversary:?} δ({:e}) = {back:?}, not {delta:e}", epsilon.upper
+                );
+            }
+            let mut last = 1.0;
+            for &alpha in &ALPHAS {
+                let beta = curve.beta(alpha)?;
+                prop_assert!(valid(beta, 0.0, 1.0 - alpha + ROUNDED), "{adversary:?} f({alpha}) = {beta:?}");
+                prop_assert!(beta.lower <= last, "{adversary:?} f({alpha}) = {beta:?} rises from {last:e}");
+                last = beta.upper;
+            }
+        }
+    }
+
+    #[test]
+    fn tradeoff_function_is_one(config in any_run()) {
+        for (adversary, curve) in of_one_theorem(&config) {
             prop_assert_eq!(curve.beta(0.0)?, Interval::exact(1.0));
             prop_assert_eq!(curve.beta(1.0)?, Interval::exact(0.0));
             let betas = ALPHAS.iter().map(|&a| curve.beta(a)).collect::<Result<Vec<_>, _>>()?;
@@ -139,7 +181,10 @@ proptest! {
                 for j in i + 1..ALPHAS.len() {
                     let middle = curve.beta(0.5 * (ALPHAS[i] + ALPHAS[j]))?;
                     let chord = 0.5 * (betas[i].upper + betas[j].upper) + ROUNDED;
-                    prop_assert!(middle.lower <= chord, "{adversary:?} not convex at {} {}", ALPHAS[i], ALPHAS[j]);
+                    prop_assert!(
+                        middle.lower <= chord,
+                        "{adversary:?} not convex at {} {}", ALPHAS[i], ALPHAS[j]
+                    );
                 }
             }
         }
@@ -147,15 +192,21 @@ proptest! {
 
     #[test]
     fn profile_and_curve_are_conjugate(config in any_run()) {
-        for (adversary, curve) in curves(&config) {
+        for (adversary, curve) in of_one_theorem(&config) {
             let betas = ALPHAS.iter().map(|&a| curve.beta(a)).collect::<Result<Vec<_>, _>>()?;
             for epsilon in EPSILONS {
                 let delta = curve.delta(epsilon)?;
                 for (&alpha, beta) in ALPHAS.iter().zip(&betas) {
                     let line = 1.0 - delta.upper - epsilon.exp() * alpha;
-                    prop_assert!(line <= beta.upper + ROUNDED, "{adversary:?} ε={epsilon} α={alpha}: {line} {beta:?}");
+                    prop_assert!(
+                        line <= beta.upper + ROUNDED,
+                        "{adversary:?} ε={epsilon} α={alpha}: {line} {beta:?}"
+                    );
                     let mirrored = (-epsilon).exp() * (1.0 - delta.upper - alpha);
-                    prop_assert!(mirrored <= beta.upper + ROUNDED, "{adversary:?} ε={epsilon} α={alpha}: {mirrored} {beta:?}");
+                    prop_assert!(
+                        mirrored <= beta.upper + ROUNDED,
+                        "{adversary:?} ε={epsilon} α={alpha}: {mirrored} {beta:?}"
+                    );
                 }
                 let point = curve.point(epsilon)?;
                 prop_assert!(valid(point.alpha, 0.0, 1.0) && valid(point.beta, 0.0, 1.0), "{point:?}");
@@ -163,8 +214,14 @@ proptest! {
                     1.0 - point.beta.upper - epsilon.exp() * point.alpha.upper - ROUNDED,
                     1.0 - point.beta.lower - epsilon.exp() * point.alpha.lower + ROUNDED,
                 );
-                prop_assert!(agree(touching, delta, 0.0), "{adversary:?} ε={epsilon}: {touching:?} {delta:?}");
-                prop_assert!(agree(point.delta, delta, 0.0), "{adversary:?} ε={epsilon}: {:?} {delta:?}", point.delta);
+                prop_assert!(
+                    agree(touching, delta, 0.0),
+                    "{adversary:?} ε={epsilon}: {touching:?} {delta:?}"
+                );
+                prop_assert!(
+                    agree(point.delta, delta, 0.0),
+                    "{adversary:?} ε={epsilon}: {:?} {delta:?}", point.delta
+                );
                 // The curve passes through the point.
                 let (left, right) = (curve.beta(point.alpha.lower)?, curve.beta(point.alpha.upper)?);
                 prop_assert!(
@@ -186,19 +243,26 @@ proptest! {
             if let Length::Rounds(rounds) = &mut phase.length { *rounds *= 2 }
         });
         let noisier = changed(&|run| for phase in &mut run.phases {
-            phase.noise = Noise::Sigma(1.25 * phase.noise.sigma());
+            phase.noise = NoiseScale::Sigma(1.25 * phase.noise.sigma());
         });
         let larger_group = changed(&|run| run.differing += 1);
         let released = changed(&|run| run.releases.push(0.3));
         for (adversary, here) in curves(&config) {
             for delta in [1e-3, 1e-5, 1e-10] {
                 let epsilon = here.epsilon(delta)?;
-                for (name, other) in [("longer", &longer), ("larger g", &larger_group), ("released", &released)] {
+                let worse = [("longer", &longer), ("larger g", &larger_group), ("released", &released)];
+                for (name, other) in worse {
                     let more = curve_for(other, adversary).epsilon(delta)?;
-                    prop_assert!(epsilon.upper < more.lower, "{adversary:?} δ={delta:e} {name}: {epsilon:?} {more:?}");
+                    prop_assert!(
+                        epsilon.upper < more.lower,
+                        "{adversary:?} δ={delta:e} {name}: {epsilon:?} {more:?}"
+                    );
                 }
                 let less = curve_for(&noisier, adversary).epsilon(delta)?;
-                prop_assert!(less.upper < epsilon.lower, "{adversary:?} δ={delta:e} noisier: {epsilon:?} {less:?}");
+                prop_assert!(
+                    less.upper < epsilon.lower,
+                    "{adversary:?} δ={delta:e} noisier: {epsilon:?} {less:?}"
+                );
             }
         }
     }
@@ -225,7 +289,10 @@ proptest! {
         // Two parts of one phase; a shuffled phase is cut between epochs.
         let phase = config.phases[0];
         let Length::Rounds(rounds) = phase.length else { unreachable!() };
-        let unit = if matches!(phase.sampling, Sampling::Shuffle { .. }) { phase.sampling.rounds_per_epoch() } else { 1 };
+        let unit = match phase.sampling.draw() {
+            Draw::EveryEpoch => phase.sampling.rounds_per_epoch(),
+            Draw::EveryRound => 1,
+        };
         let first = ((rounds as f64 * share) as u64 / unit * unit).max(unit);
         let mut whole = config.clone();
         whole.phases[0].length = Length::Rounds(first + unit * 7);
@@ -261,22 +328,26 @@ proptest! {
 
     #[test]
     fn unsampled_rounds_are_one_gaussian(
-        rounds in 1..5000u64, z in 0.5..100.0f64, g in 1..6u64, extra in prop::collection::vec(0.1..3.0f64, 0..4)
+        rounds in 1..5000u64, z in 0.5..100.0f64, g in 1..6u64,
+        extra in prop::collection::vec(0.1..3.0f64, 0..4),
     ) {
         for (scale, substitute) in [(1.0, false), (2.0, true)] {
-            let mut config = run(poisson(1.0), rounds, Noise::Multiplier(z), g);
+            let mut config = run(poisson(1.0), rounds, NoiseScale::Multiplier(z), g);
             if substitute {
                 config = substituting(config);
             }
             config.releases = extra.clone();
             let sampled = scale * g as f64 / z;
-            let mu = (sampled * sampled * rounds as f64 + extra.iter().map(|m| m * m).sum::<f64>()).sqrt();
+            // A release has its µ for one sample.
+            let released = (g * g) as f64 * extra.iter().map(|m| m * m).sum::<f64>();
+            let mu = (sampled * sampled * rounds as f64 + released).sqrt();
             for (adversary, curve) in curves(&config) {
                 for delta in [1e-2, 1e-6, 1e-13] {
                     let expected = gaussian::epsilon(mu, delta);
                     let got = curve.epsilon(delta)?;
                     prop_assert!(
-                        agree(got, Interval::exact(expected), 1e-11) && got.width() <= 1e-8 * expected.max(1e-3),
+                        agree(got, Interval::exact(expected), 1e-11)
+                            && got.width() <= 1e-8 * expected.max(1e-3),
                         "{adversary:?} µ={mu} δ={delta:e}: {got:?}, {expected}"
                     );
                 }
@@ -314,7 +385,7 @@ proptest! {
         let mut same = config.clone();
         same.phases = vec![config.phases[0]; 2];
         let mut apart = same.clone();
-        apart.phases[1].noise = Noise::Sigma(sigma * (1.0 + 1e-12));
+        apart.phases[1].noise = NoiseScale::Sigma(sigma * (1.0 + 1e-12));
         let same = same.check().expect("a valid run");
         let apart = apart.check().expect("a valid run");
         prop_assert!(mixture(&same)?.is_some() && mixture(&apart)?.is_none());

@@ -1,4 +1,4 @@
-//! A law on the integers that knows what it left out, and its powers under convolution.
+//! A law on the integers that keeps track of what it left out, and its powers under convolution.
 
 use super::round::RoundLaw;
 use crate::error::PrivacyError;
@@ -16,10 +16,10 @@ pub struct Law {
 }
 
 /// Ends of a law below this share of the whole are dropped (and charged) while convolving: far
-/// below the smallest δ anybody asks for, so that the charge never shows.
+/// below any δ in use, so the charge never shows.
 const DROPPED: f64 = 1e-140;
 
-/// Multiplications a law may cost; about two seconds.
+/// The multiplications a law may cost; about two seconds.
 const MOST_OPERATIONS: f64 = 6e9;
 
 impl Law {
@@ -31,11 +31,11 @@ impl Law {
         Self { first: first + start as u64, mass, missing, relative_error }
     }
 
-    fn one_point(at: u64) -> Self {
+    pub(super) fn one_point(at: u64) -> Self {
         Self::new(at, vec![1.0], 0.0, 0.0)
     }
 
-    /// The listed values of c² with their probabilities; zeros are passed over.
+    /// The listed values of c² with their probabilities; zeros are skipped.
     pub fn iter(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         self.mass.iter().enumerate().filter(|&(_, &q)| q > 0.0).map(|(i, &q)| (self.first + i as u64, q))
     }
@@ -60,7 +60,7 @@ impl Law {
         self.mass.len()
     }
 
-    /// E[c²] over the listed values.
+    /// The mean of c² over the listed values.
     pub fn mean(&self) -> f64 {
         self.iter().map(|(n, q)| n as f64 * q).sum()
     }
@@ -144,7 +144,7 @@ pub(super) struct Recurrence {
     relative_error: f64,
 }
 
-/// −ln of the probability allowed beyond the last value, and beyond those that set the error.
+/// −ln of the probability allowed beyond the last value, and beyond the values that set the error.
 const TAIL_NATS: f64 = 660.0;
 const USUAL_NATS: f64 = 180.0;
 
@@ -177,14 +177,14 @@ impl Recurrence {
             }
         }
         let cost = last * most as f64;
-        // (Conditions of positivity and of a leading coefficient that is not an underflow.)
+        // Conditions for positivity and for a leading coefficient that has not underflowed.
         if mass[0] < 1e-100 || last > t + 1.0 || cost > 4e8 {
             return None;
         }
         let steps =
             (1..=most).filter(|&k| mass[k] > 0.0).map(|k| (k * k, mass[k] / mass[0])).collect::<Vec<_>>();
-        // A probability at n has at most n factors q_k/q_0 and n steps of the recurrence behind it.
-        // Beyond `usual` lie 1e-78 in all, where a larger error does not show.
+        // A probability at n is built from at most n factors q_k/q_0 and n steps of the recurrence.
+        // The values beyond `usual` have a total probability of 1e-78, where a larger error does not show.
         let relative_error =
             usual * ((steps.len() + 8) as f64 * 0.5 * f64::EPSILON + 2.0 * round.relative_error());
         Some(Self { steps, rounds: t, last: last as usize, missing, relative_error })

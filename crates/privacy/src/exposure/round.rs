@@ -1,10 +1,14 @@
 //! One round: the law of k, the number of groups that hold a differing sample.
+//!
+//! The binomials come from recurrences with positive terms, written by hand because library
+//! binomials go through ln Γ, whose rounding error grows with N, while every probability here must
+//! keep a stated relative error in the far tail.
 
 use super::law::{Law, Recurrence};
 use crate::error::PrivacyError;
-use crate::mechanism::{Mechanism, Phase, Sampling};
+use crate::mechanism::{FixedSizes, Mechanism, Phase, RoundDraw};
 
-/// The law of L_b = k in one round of independent rounds, with its error.
+/// The law of L_b = k in one of several independent rounds, with its error.
 #[derive(Clone, Debug)]
 pub struct RoundLaw {
     mass: Vec<f64>,
@@ -13,26 +17,25 @@ pub struct RoundLaw {
 }
 
 impl RoundLaw {
-    /// The law of k for a round of a subsampled or Poisson phase (for a shuffled one: of the
-    /// first round of an epoch, which is a uniform subset as well).
+    /// The law of k for any one round of a phase; where rounds are dependent, the marginal law of each.
     pub fn of_phase(mechanism: &Mechanism, phase: &Phase) -> Self {
         let law = Self::unfiltered(mechanism, phase);
         if phase.filtered() { law.filtered() } else { law }
     }
 
-    /// The same without the probabilistic filtering of the appendix.
+    /// The same without the appendix's probabilistic filter.
     pub fn unfiltered(mechanism: &Mechanism, phase: &Phase) -> Self {
         let g = mechanism.differing();
-        match phase.sampling() {
-            Sampling::Subsample { samples, groups, group_size }
-            | Sampling::Shuffle { samples, groups, group_size } => {
+        match phase.sampling().round() {
+            RoundDraw::Subset(FixedSizes { samples, groups, group_size }) => {
                 Self::fixed_size(samples, groups, group_size, g)
             }
-            Sampling::Poisson { rate } => Self::poisson(rate, g),
+            RoundDraw::EachSample { rate } => Self::poisson(rate, g),
+            RoundDraw::Cells { rate, groups } => Self::cells(rate, groups, g),
         }
     }
 
-    /// q_k = Σ_t W[t][k]·C(N−ms, g−t)/C(N, g) for a uniform subset of m·s samples cut into m
+    /// `q_k = Σ_t W[t][k]·C(N−ms, g−t)/C(N, g)` for a uniform subset of m·s samples cut into m
     /// groups (docs/theory.md §2).
     ///
     /// # Guarantee
@@ -69,6 +72,26 @@ impl RoundLaw {
         Self::new(mass, (8 * differing + 64) as f64 * f64::EPSILON)
     }
 
+    /// Each differing sample is in the round with probability `rate`, in one of m cells: with k cells hit,
+    /// the next sample hits another one with probability rate·(m − k)/m.
+    ///
+    /// # Guarantee
+    /// All terms are positive: g nested sums of two products, each with four roundings.
+    pub fn cells(rate: f64, groups: u64, differing: u64) -> Self {
+        let m = groups as f64;
+        let most = differing.min(groups) as usize;
+        let mut mass = vec![0.0; most + 1];
+        mass[0] = 1.0;
+        for _ in 0..differing {
+            for k in (0..=most).rev() {
+                let stay = (1.0 - rate) + rate * (k as f64 / m);
+                let come = if k > 0 { mass[k - 1] * (rate * ((m - k as f64 + 1.0) / m)) } else { 0.0 };
+                mass[k] = mass[k] * stay + come;
+            }
+        }
+        Self::new(mass, (8 * differing + 16) as f64 * f64::EPSILON)
+    }
+
     fn new(mass: Vec<f64>, relative_error: f64) -> Self {
         // η as a sum of positive terms keeps its relative accuracy when it is tiny.
         let hit = mass[1..].iter().sum::<f64>().min(1.0);
@@ -84,12 +107,12 @@ impl RoundLaw {
         Self::new(mass, 2.0 * self.relative_error)
     }
 
-    /// Pr[L_b = k] for k = 0, 1, ….
+    /// The probability of L_b = k for k = 0, 1, ….
     pub fn mass(&self) -> &[f64] {
         &self.mass
     }
 
-    /// η = Pr[L_b > 0].
+    /// η, the probability that L_b > 0.
     pub fn hit(&self) -> f64 {
         self.hit
     }

@@ -1,10 +1,11 @@
-//! Shuffling: the rounds of an epoch are dependent, and the epoch is counted as a whole.
+//! Shuffling: the rounds of an epoch are dependent, so the epoch is counted as a whole.
 
 use super::law::Law;
 use super::round::{group_hits, halving, placing_error, scaled_binomials};
 use crate::error::PrivacyError;
+use crate::mechanism::FixedSizes;
 
-/// Multiplications an epoch's law may cost; a few seconds.
+/// The multiplications an epoch's law may cost; a few seconds.
 const MOST_OPERATIONS: f64 = 1e10;
 
 /// −ln of the probability allowed beyond the truncation of c² within an epoch.
@@ -17,13 +18,12 @@ const TAIL_NATS: f64 = 330.0;
 /// # Guarantee
 /// As for [`super::law_of_phase`].
 pub(super) fn epoch_law(
-    samples: u64,
-    groups: u64,
-    group_size: u64,
+    sizes: FixedSizes,
     rounds: u64,
     differing: u64,
     filtered: bool,
 ) -> Result<Law, PrivacyError> {
+    let FixedSizes { samples, groups, group_size } = sizes;
     let g = differing as usize;
     let odds = differing as f64 / samples as f64;
     let hits = group_hits(groups, group_size, differing, odds);
@@ -53,12 +53,12 @@ pub(super) fn epoch_law(
 
 /// The round as a polynomial in x whose coefficients are sparse polynomials in y:
 /// `terms[t]` lists (k², weight); t = 0 is the constant 1.
-struct Round {
+pub(super) struct Round {
     terms: Vec<Vec<(usize, f64)>>,
 }
 
 impl Round {
-    fn new(hits: &[Vec<f64>], g: usize, filtered: bool) -> Self {
+    pub(super) fn new(hits: &[Vec<f64>], g: usize, filtered: bool) -> Self {
         let halves = halving(hits.len() - 1);
         let terms = (0..=g)
             .map(|t| {
@@ -86,7 +86,7 @@ impl Round {
 
 /// The largest degree in y worth keeping, and the probability beyond it: E[e^{θc²}] of the epoch
 /// is the same coefficient at y = e^θ, so Chernoff's bound costs g² operations.
-fn truncation(round: &Round, rounds: u64, unused: &[f64], all: f64) -> (usize, f64) {
+pub(super) fn truncation(round: &Round, rounds: u64, unused: &[f64], all: f64) -> (usize, f64) {
     let g = round.terms.len() - 1;
     let widest = round.terms.iter().flatten().map(|&(d, _)| d).max().unwrap_or(0);
     let most = (widest as f64).sqrt().round() as usize;
@@ -130,7 +130,11 @@ fn scalar_power(p: &[f64], rounds: f64) -> Option<Vec<f64>> {
 }
 
 /// n·a_n(y) = Σ_j ((rounds + 1)·j − n)·p_j(y)·a_{n−j}(y), all terms positive for n ≤ rounds + 1.
-fn by_recurrence(round: &Round, rounds: u64, degree: usize) -> Result<Vec<Vec<f64>>, PrivacyError> {
+pub(super) fn by_recurrence(
+    round: &Round,
+    rounds: u64,
+    degree: usize,
+) -> Result<Vec<Vec<f64>>, PrivacyError> {
     let g = round.terms.len() - 1;
     let widths = widths(round, degree);
     check_cost(
@@ -151,7 +155,7 @@ fn by_recurrence(round: &Round, rounds: u64, degree: usize) -> Result<Vec<Vec<f6
 }
 
 /// The same by binary powers, for epochs of fewer rounds than differing samples.
-fn by_squaring(round: &Round, rounds: u64, degree: usize) -> Result<Vec<Vec<f64>>, PrivacyError> {
+pub(super) fn by_squaring(round: &Round, rounds: u64, degree: usize) -> Result<Vec<Vec<f64>>, PrivacyError> {
     let g = round.terms.len() - 1;
     let widths = widths(round, degree);
     let one_product =
@@ -218,7 +222,7 @@ fn check_cost(parts: impl Iterator<Item = f64>) -> Result<(), PrivacyError> {
     let operations: f64 = parts.sum();
     if operations > MOST_OPERATIONS {
         return Err(PrivacyError::TooCostly {
-            what: "the law of c² of a shuffled epoch",
+            what: "the law of c² of an epoch",
             operations,
             limit: MOST_OPERATIONS,
             remedy: "ask for fewer differing samples or smaller batches",

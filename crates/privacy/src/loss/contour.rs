@@ -13,9 +13,12 @@
 //!   ones are at most e^{−c|n|L}, the right ones are bounded by Chernoff at a second point c';
 //! * truncation: past the last node |M| is bounded on the whole rest of the line by
 //!   [`Line::ln_envelope`];
-//! * quadrature and rounding of M: carried by [`Line::ln_phi`].
+//! * quadrature and rounding of M: carried by [`Line::add_ln_phi`].
 //!
 //! An atom of Y at 0 is taken out of the integrand and put back in closed form.
+//!
+//! Written by hand because a general quadrature library estimates its error, while every error here
+//! has a proved bound; tests compare the result with the independent FFT engine in `grid`.
 
 use num_complex::Complex64;
 
@@ -25,7 +28,7 @@ use crate::interval::Interval;
 
 /// ln of the size, relative to the result, to which every error is pushed.
 const WANTED: f64 = -28.0;
-/// Nodes on the line at most.
+/// The most nodes on a line.
 const MOST_NODES: usize = 1 << 14;
 /// Values computed together.
 const BLOCK: usize = 16;
@@ -35,8 +38,8 @@ pub(crate) struct Contour {
     c: f64,
     period: f64,
     total: Cumulants,
-    /// φ(t_j)^T less the atom, and the bound on its error.
-    values: Vec<(Complex64, f64)>,
+    /// φ(t_j)^T minus the atom, and the bound on its error.
+    values: Values,
     ln_atom: f64,
     /// Bounds on ∫ |φ^T − atom|·t^{−1} and ·t^{−2} past the last node.
     rest: (f64, f64),
@@ -55,36 +58,23 @@ pub(crate) fn cumulants(factors: &[Factor], c: f64) -> Cumulants {
     total
 }
 
-#[derive(Clone, Copy)]
-enum Kernel {
-    Delta,
-    UpperP,
-    UpperQ,
+/// The period L of the trapezoidal rule, with the points c' that bound its aliases.
+struct Period {
+    period: f64,
+    right: Vec<(f64, f64)>,
+    left: Vec<(f64, f64)>,
 }
 
-impl Contour {
-    /// A line through c, for the thresholds ε whose saddle point is near c, of at most `most_terms` terms; no
-    /// higher than `highest`.
-    pub(crate) fn new(
-        factors: &[Factor],
-        c: f64,
-        (most_terms, highest): (usize, f64),
-        spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
-    ) -> Result<Self, PrivacyError> {
-        let total = cumulants(factors, c);
+impl Period {
+    /// The shortest of a geometric sequence of periods whose aliases are proved to be small.
+    fn new(factors: &[Factor], c: f64, total: &Cumulants, spread: f64) -> Result<Self, PrivacyError> {
         let epsilon = total.mean;
-        if !(total.ln_m.is_finite() && epsilon.is_finite()) {
-            return Err(not_certified("too many nodes"));
-        }
-        let spread = total.variance.sqrt().max(1e-150);
         // ln of the size of what is computed, up to a factor near one.
         let size =
             total.ln_m - c * epsilon - (c.abs() * (1.0 + c).abs().max(1.0) * spread * 2.5).max(1.0).ln();
         let nearest = if c > 0.0 { c } else { (-c).min(1.0 + c) };
         let mut period = 1.1 * ((-WANTED - size.min(0.0)) / nearest).max(8.6 * spread);
-        let (mut right, mut left);
-        let mut attempts = 0;
-        loop {
+        for _ in 0..=24 {
             let try_points = |sign: f64| -> Vec<(f64, f64)> {
                 // e^{−(c'−c)L} must beat the growth of M: near c the growth is linear and known, so a
                 // long enough period always succeeds; for a Gaussian L/variance is best.
@@ -95,8 +85,8 @@ impl Contour {
                     .map(|at| (at, cumulants(factors, at).ln_m))
                     .to_vec()
             };
-            right = try_points(1.0);
-            left = if c < 0.0 { try_points(-1.0) } else { Vec::new() };
+            let right = try_points(1.0);
+            let left = if c < 0.0 { try_points(-1.0) } else { Vec::new() };
             let reached = |points: &[(f64, f64)]| {
                 points
                     .iter()
@@ -105,14 +95,70 @@ impl Contour {
                     < size + WANTED
             };
             if reached(&right) && (left.is_empty() || reached(&left)) {
-                break;
+                return Ok(Self { period, right, left });
             }
             period *= 1.6;
-            attempts += 1;
-            if attempts > 24 {
-                return Err(not_certified("aliasing"));
-            }
         }
+        Err(not_certified("aliasing"))
+    }
+}
+
+/// φ^T minus the atom at the nodes 0, h, 2h, …, with the bound on each error.
+type Values = Vec<(Complex64, f64)>;
+
+/// The values along the line, block by block, until the envelope proves that the rest of the line
+/// is small or more than `most` nodes are used, with the two bounds on that rest.
+fn walk(
+    lines: &[Line],
+    step: f64,
+    most: usize,
+    ln_atom: f64,
+    spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
+) -> Result<(Values, (f64, f64)), PrivacyError> {
+    let atom = ln_atom.exp();
+    let mut values = Vec::with_capacity(128);
+    let mut rest = (f64::INFINITY, f64::INFINITY);
+    while values.len() <= most && rest.0 > WANTED.exp() {
+        spend(lines.iter().map(|line| line.work(BLOCK)).sum())?;
+        let start = values.len();
+        let mut block = [(Complex64::ZERO, 0.0); BLOCK];
+        for line in lines {
+            line.add_ln_phi(start, step, &mut block);
+        }
+        for (ln, error) in block {
+            let power = ln.exp();
+            values.push((power - atom, power.norm() * error.exp_m1()));
+        }
+        let last = values[values.len() - 1].0.norm();
+        if last < (WANTED + 4.0).exp() || values.len() > most {
+            rest = envelope_rest(lines, (values.len() as f64 - 0.5) * step, ln_atom);
+        }
+    }
+    Ok((values, rest))
+}
+
+#[derive(Clone, Copy)]
+enum Kernel {
+    Delta,
+    UpperP,
+    UpperQ,
+}
+
+impl Contour {
+    /// A line through c, for the thresholds ε whose saddle point is near c, of at most `most_terms`
+    /// terms; no higher than `highest`.
+    pub(crate) fn new(
+        factors: &[Factor],
+        c: f64,
+        (most_terms, highest): (usize, f64),
+        spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
+    ) -> Result<Self, PrivacyError> {
+        let total = cumulants(factors, c);
+        if !(total.ln_m.is_finite() && total.mean.is_finite()) {
+            return Err(not_certified("too many nodes"));
+        }
+        let spread = total.variance.sqrt().max(1e-150);
+        let Period { period, right, left } = Period::new(factors, c, &total, spread)?;
         let step = std::f64::consts::TAU / period;
         let mut reach = 20.0 / spread;
         while reach < (4.0 * MOST_NODES as f64 * step).min(highest) {
@@ -120,8 +166,6 @@ impl Contour {
             let mut total = Cumulants::default();
             lines.iter().for_each(|line| total += line.cumulants());
             let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
-            let atom = ln_atom.exp();
-            let mut values = Vec::with_capacity(128);
             let most = ((reach / step) as usize + 1).min(MOST_NODES);
             let cost = lines.iter().map(Line::cost).sum::<usize>();
             if most * cost > most_terms {
@@ -129,25 +173,8 @@ impl Contour {
             }
             // The edges of the strip cost more than the nodes.
             spend(40.0 * cost as f64)?;
-            let mut rest = (f64::INFINITY, f64::INFINITY);
-            while values.len() <= most && rest.0 > WANTED.exp() {
-                spend(lines.iter().map(|line| line.work(BLOCK)).sum())?;
-                let start = values.len();
-                let mut block = [(Complex64::ZERO, 0.0); BLOCK];
-                for line in &lines {
-                    line.add_ln_phi(start, step, &mut block);
-                }
-                for (ln, error) in block {
-                    let power = ln.exp();
-                    values.push((power - atom, power.norm() * error.exp_m1()));
-                }
-                // Far enough when the envelope proves that the rest of the line is small.
-                let last = values[values.len() - 1].0.norm();
-                if last < (WANTED + 4.0).exp() || values.len() > most {
-                    rest = envelope_rest(&lines, (values.len() as f64 - 0.5) * step, ln_atom);
-                }
-            }
-            // δ needs the smaller of the two bounds only; the tails say themselves how wide they are.
+            let (values, rest) = walk(&lines, step, most, ln_atom, spend)?;
+            // δ needs only the smaller of the two bounds; the tails report their own width.
             let end = values.len() as f64 * step;
             if rest.0 < WANTED.exp() || rest.1 * end < (WANTED + 8.0).exp() {
                 let terms = values.len() * cost;
@@ -161,7 +188,7 @@ impl Contour {
         Err(not_certified("truncation"))
     }
 
-    /// What it cost, in terms of the inner sums.
+    /// Its cost, in terms of the inner sums.
     pub(crate) fn terms(&self) -> usize {
         self.terms
     }
@@ -209,14 +236,14 @@ impl Contour {
             .fold(f64::INFINITY, f64::min)
     }
 
-    /// `e^{ln_scale}·(sum ± error)` less the aliases, which are positive.
+    /// `e^{ln_scale}·(sum ± error)` minus the aliases, which are positive.
     fn interval(&self, ln_scale: f64, (sum, error): (f64, f64), alias: f64, atom: f64) -> Interval {
         let relative = (self.total.error + 8.0 * f64::EPSILON * (1.0 + ln_scale.abs())).exp_m1();
         let scale = ln_scale.exp();
         let spread = scale * (error + sum.abs() * relative);
         let lower = scale * sum - spread - alias + atom * (1.0 - relative);
         let upper = scale * sum + spread + atom * (1.0 + relative);
-        // Far from the saddle an overflow may leave no number; then nothing is claimed.
+        // Far from the saddle an overflow may leave NaN; then nothing is claimed.
         Interval {
             lower: if lower.is_finite() { lower.clamp(0.0, 1.0) } else { 0.0 },
             upper: if upper.is_finite() { upper.clamp(0.0, 1.0) } else { 1.0 },
@@ -267,7 +294,7 @@ impl Contour {
     }
 }
 
-/// ∫ (e^{envelope(t)} − atom)·t^{−1} and ·t^{−2} from `from` on, over doubling stretches; on each the
+/// ∫ (e^{envelope(t)} − atom)·t^{−1} and ·t^{−2} over t ≥ `from`, in doubling stretches; on each the
 /// decreasing envelope is taken at its left end.
 fn envelope_rest(lines: &[Line], from: f64, ln_atom: f64) -> (f64, f64) {
     let atom = ln_atom.exp();

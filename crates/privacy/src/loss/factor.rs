@@ -15,8 +15,8 @@ pub(crate) struct Factor {
 pub(crate) enum Kind {
     /// N(µ²/2, µ²): M(z) = e^{µ² z(z+1)/2}. Holds µ².
     Gaussian(f64),
-    /// Adversary A₁: with probability q the round (or epoch) is G_µ, and A₁ knows it:
-    /// M(z) = Σ q·e^{µ² z(z+1)/2}. Lists (µ², q) with µ > 0, and Pr[µ = 0].
+    /// Adversary A₁: with probability q the round (or epoch) is G_µ, and A₁ knows which: M(z) = Σ
+    /// q·e^{µ² z(z+1)/2}. Lists (µ², q) with µ > 0, and Pr[µ = 0].
     Known { parts: Vec<(f64, f64)>, untouched: f64, relative_error: f64 },
     /// Adversary A₀.
     Round { shape: Shape, relative_error: f64 },
@@ -85,7 +85,7 @@ impl Factor {
             Kind::Round { shape, relative_error } => {
                 let shape = shape.pruned(c);
                 if shape.count(c, 46.0) > 4.0 * MOST_NODES {
-                    // So far out that nobody can use it; the searches turn back here.
+                    // Too far out to be of use; the searches turn back here.
                     return Cumulants {
                         ln_m: f64::INFINITY,
                         mean: f64::INFINITY,
@@ -111,7 +111,7 @@ impl Factor {
         }
     }
 
-    /// About how many terms [`cumulants`](Self::cumulants) adds up.
+    /// Roughly how many terms [`cumulants`](Self::cumulants) adds up.
     pub(crate) fn work(&self, c: f64) -> f64 {
         match &self.kind {
             Kind::Gaussian(_) => 1.0,
@@ -162,7 +162,7 @@ fn gaussian(mu_square: f64, c: f64) -> Cumulants {
     }
 }
 
-/// The cumulants and the tilted parts (µ², probability). What is not listed has µ = 0.
+/// The cumulants and the tilted parts (µ², probability). Whatever is not listed has µ = 0.
 fn known(parts: &[(f64, f64)], relative_error: f64, c: f64) -> (Cumulants, Vec<(f64, f64)>) {
     let square = 0.5 * c * (c + 1.0);
     let largest = parts.iter().map(|&(v, q)| square * v + q.ln()).fold(0.0, f64::max);
@@ -202,7 +202,7 @@ fn tilted(y: &[f64], ln_q: &[f64], c: f64) -> (Cumulants, Vec<f64>) {
         let mut excess = 0.0;
         let mut size = 0.0;
         for (&y, &l) in y.iter().zip(ln_q) {
-            // Far out the weight underflows while the power overflows; their product does neither.
+            // Far out the weight underflows and the power overflows, but their product does neither.
             let term = if tilt * y > 300.0 { (tilt * y + l).exp() } else { l.exp() * bracket(tilt, y) };
             excess += term;
             size += term.abs();
@@ -240,7 +240,7 @@ fn bracket(a: f64, y: f64) -> f64 {
     a * (a - 1.0) * sum
 }
 
-/// Nodes of one round at most.
+/// The most nodes of one round.
 const MOST_NODES: f64 = 60_000.0;
 
 fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f64) -> (Cumulants, RoundLine) {
@@ -349,25 +349,27 @@ fn sinc_envelope(x: f64) -> f64 {
     if x < 2.6 {
         if x < 1e-4 { 1.0 - x * x / 7.0 } else { x.sin() / x }
     } else {
-        // From x = 1/0.21724 on, 1/x is the smaller one whatever the sine is; sines of huge numbers are slow.
+        // For x ≥ 1/0.21724 the bound 1/x is the smaller one whatever the sine is; sines of huge numbers are
+        // slow.
         if x > 4.7 { 1.0 / x } else { (1.0 / x).min(0.217_24_f64.max(x.sin() / x)) }
     }
 }
 
 impl Line {
-    /// Work, in sines, for `count` values on the line; a turn is about a tenth of a sine.
+    /// Work, in sines, for `count` values on the line; a rotation costs about a tenth of a sine.
     pub(crate) fn work(&self, count: usize) -> f64 {
         let share = if self.turns() { 0.1 } else { 1.0 };
         share * (count * self.cost()) as f64
     }
 
-    /// A turned vector loses a rounding a turn, which counts `times` times: for few rounds that is
-    /// nothing, and turning is ten times as fast as a sine.
+    /// Whether to rotate vectors instead of computing sines. Each rotation adds one rounding, which
+    /// counts `times` times: for few rounds that is negligible, and a rotation is ten times as fast
+    /// as a sine.
     fn turns(&self) -> bool {
         self.times < 2000.0 && matches!(self.body, Body::Round(_))
     }
 
-    /// Operations for one value on the line.
+    /// The operations for one value on the line.
     pub(crate) fn cost(&self) -> usize {
         match &self.body {
             Body::Gaussian { .. } => 1,
@@ -484,7 +486,7 @@ impl Line {
                 let rest: f64 = parts.iter().map(|&(v, w)| w * (-0.5 * v * t * t).exp()).sum();
                 (untouched + rest).ln()
             }
-            // |φ| ≤ Σ (probability of a layer)·|sinc| + what the layers leave.
+            // |φ| ≤ Σ (probability of a layer)·|sinc| + the probability outside the layers.
             Body::Round(line) => {
                 let lost: f64 =
                     line.layers.iter().map(|&(m, d)| m * (1.0 - sinc_envelope(0.5 * t * d))).sum();

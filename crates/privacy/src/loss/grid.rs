@@ -3,9 +3,9 @@
 //! Upper end: the mass of every cell of the grid is split between its two ends so that its mass
 //! under P and under Q are both kept ("connect the dots", Doroshenko et al. 2022); the cell's law
 //! is a post-processing of that, so δ can only grow. Lower end: cells are chosen so that the loss
-//! of a whole cell, ln P(cell)/Q(cell), lies on the grid; telling only the cell is a
+//! of a whole cell, ln P(cell)/Q(cell), lies on the grid; revealing only the cell is
 //! post-processing, so δ can only shrink. Both laws are tilted by e^{cy} before the transform, so
-//! that the error of the FFT is relative to the tail that is asked for.
+//! that the error of the FFT is relative to the requested tail.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,8 +20,8 @@ use crate::interval::Interval;
 /// Bound on the relative L2 error of a transform of 2^k points, per k.
 const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
 
-/// How near (in steps) the loss of a merged cell comes to its grid point; all rounds' worth of it is
-/// put on ε.
+/// How close (in steps) the loss of a merged cell comes to its grid point; the sum over all rounds
+/// is charged to ε.
 pub(crate) const SOLVED: f64 = 1e-7;
 /// The relative error of a tail's probability.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
@@ -35,7 +35,7 @@ pub(crate) struct Grid {
     kept: Mutex<Kept>,
 }
 
-/// What was computed for a law (upper or lower) and a tilt 2^step.
+/// What has been computed for a law (upper or lower) and a tilt 2^step.
 #[derive(Debug, Default)]
 struct Kept {
     moments: HashMap<(bool, i32), f64>,
@@ -63,7 +63,7 @@ pub(crate) struct Discrete {
 impl Grid {
     /// `points` on the range of one round.
     pub(crate) fn new(factors: &[Factor], points: usize) -> Self {
-        // Cells beyond these tails have a probability of 1e-40 a round.
+        // Cells beyond these tails have a probability of 1e-40 per round.
         let ranges: Vec<(f64, f64)> = factors.iter().map(range).collect();
         let widest = ranges.iter().map(|r| r.1 - r.0).fold(0.0, f64::max);
         let step = widest / points as f64;
@@ -73,7 +73,7 @@ impl Grid {
         Self { step, upper: build(connect_dots), lower: build(merge_cells), kept: Mutex::default() }
     }
 
-    /// A grid for lower bounds only, from laws that were put on it elsewhere.
+    /// A grid for lower bounds only, from laws that were discretised elsewhere.
     pub(crate) fn of_lower(step: f64, lower: Vec<Discrete>) -> Self {
         Self { step, upper: Vec::new(), lower, kept: Mutex::default() }
     }
@@ -96,7 +96,7 @@ impl Grid {
     fn evaluate(&self, laws: &[Discrete], epsilon: f64) -> (f64, f64) {
         let is_upper = std::ptr::eq(laws, &self.upper[..]);
         let ln_m = |step: i32| self.ln_moment(laws, is_upper, step);
-        // The saddle of κ(c) − cε − ln c among powers of two; only near is good enough.
+        // The saddle of κ(c) − cε − ln c among powers of two; an approximate one is enough.
         let cost = |step: i32| {
             let c = f64::from(step).exp2();
             ln_m(step) - c * epsilon - c.ln()
@@ -127,7 +127,7 @@ impl Grid {
         let cells = laws.iter().map(|d| d.times as f64 * d.mass.len() as f64).sum::<f64>() * f64::EPSILON;
         let size = composed.mass.len() as f64;
         let transform = FFT_ERROR * size.log2() * (times + 2.0) * weights.sqrt();
-        // What the window holds only counts if ε lies in it; what lies above it is in `leak`.
+        // The mass in the window counts only if ε lies in it; what lies above it is in `leak`.
         (scale.exp() * sum, scale.exp() * (transform + 2.0 * composed.leak + cells))
     }
 
@@ -154,7 +154,7 @@ impl Grid {
         let moments: Vec<(f64, f64)> = laws.iter().map(|d| d.tilted_moments(c, self.step)).collect();
         let mean: f64 = laws.iter().zip(&moments).map(|(d, m)| d.times as f64 * m.0).sum();
         let spread = laws.iter().zip(&moments).map(|(d, m)| d.times as f64 * m.1).sum::<f64>().sqrt();
-        // A window outside of which the tilted law has little, by Chernoff's bound.
+        // A window outside which the tilted law has little mass, by Chernoff's bound.
         let variance = spread.powi(2).max(1e-12);
         let outside = |half: f64| {
             let reach = half * self.step;
@@ -247,7 +247,7 @@ fn range(factor: &Factor) -> (f64, f64) {
     while tails(&factor.kind, high).0 > NEGLIGIBLE && high < 1e6 {
         high *= 1.2;
     }
-    // 1 − P[Y > τ] cannot be seen below one rounding; losses further down are rounded up.
+    // 1 − P[Y > τ] cannot be resolved below one rounding; losses further down are rounded up.
     while 1.0 - tails(&factor.kind, low).0 > 1e-17 && low > -1e6 {
         low *= 1.2;
     }
@@ -280,7 +280,7 @@ fn merge_cells(factor: &Factor, step: f64, (low, high): (f64, f64)) -> Discrete 
     let last = (high / step).ceil() as i64;
     let mut mass = vec![0.0; (last - first + 1) as usize];
     let mut left = low;
-    // An atom at 0 is a cell of its own, so cells may not straddle 0.
+    // An atom at 0 is its own cell, so cells may not straddle 0.
     let (mut p_left, mut q_left) = tails(&factor.kind, left);
     while left < high {
         // The next grid point at least a quarter of a step inside the cell: cells of about one step,
@@ -314,7 +314,8 @@ fn merge_cells(factor: &Factor, step: f64, (low, high): (f64, f64)) -> Discrete 
             (p_right, q_right, p, q) = cell(-1e-300);
             solved = false;
         }
-        // p and q are differences and may be rounding alone: only what is surely there counts, at a loss that it surely has.
+        // p and q are differences and may be nothing but rounding: only mass that is certain counts, at a
+        // loss that it certainly has.
         let (p_sure, q_most) = (p - ROUNDING * p_left, q + ROUNDING * q_left);
         if p_sure > 0.0 && q > 0.0 {
             let loss = (p_sure / q_most).ln();

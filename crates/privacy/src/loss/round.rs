@@ -41,11 +41,11 @@ const REACH: f64 = 10.6;
 const LEFT_END: f64 = -15.0;
 
 impl Shape {
-    /// The same without the components that do not matter at the tilt c: those whose largest
-    /// contribution to the integrand, looked for along the line, is below e^{LN_PRUNED}.
+    /// The same shape without the components that do not matter at the tilt c: those whose largest
+    /// contribution to the integrand, searched for along the line, is below e^{LN_PRUNED}.
     pub(crate) fn pruned(&self, c: f64) -> Self {
         let reach = (c + 1.0).max(-c).max(1.0);
-        // (Along a half line the contribution has one maximum.)
+        // Along a half line the contribution has one maximum.
         let scan = |low: f64, high: f64, contribution: &dyn Fn(f64) -> f64| {
             let step = ((high - low) / 96.0).max(0.2);
             let count = ((high - low) / step) as usize + 1;
@@ -88,8 +88,8 @@ impl Shape {
         }
     }
 
-    /// Nodes that carry all of M(c + it) but a share of 1e-20. The step of a piece is
-    /// 2π·(half width of its strip)/`resolution`. The shape must be pruned for c.
+    /// Nodes that carry all of M(c + it) except a share of 1e-20. The step of a piece is 2π·(half
+    /// width of its strip)/`resolution`. The shape must be pruned for c.
     pub(crate) fn nodes(&self, c: f64, resolution: f64) -> Nodes {
         let mut nodes = Nodes { y: Vec::new(), ln_q: Vec::new(), ln_width: Vec::new(), starts: Vec::new() };
         for piece in self.pieces() {
@@ -106,7 +106,7 @@ impl Shape {
         nodes
     }
 
-    /// About how many nodes [`nodes`](Self::nodes) would make.
+    /// Roughly how many nodes [`nodes`](Self::nodes) would make.
     pub(crate) fn count(&self, c: f64, resolution: f64) -> f64 {
         let length = |p: &Piece| (p.range(c).1 - p.range(c).0) / p.strip();
         self.pieces().iter().map(length).sum::<f64>() * resolution / std::f64::consts::TAU

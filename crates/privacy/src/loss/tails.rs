@@ -1,5 +1,5 @@
-//! The tails of one round's privacy loss in closed form, for the grid engine: nothing here is shared
-//! with the quadrature of the contour engine but the description of the pair.
+//! The tails of one round's privacy loss in closed form, for the grid engine: apart from the
+//! description of the pair, nothing is shared with the quadrature of the contour engine.
 
 use super::factor::Kind;
 use super::round::{Shape, ln_mixture};
@@ -7,14 +7,22 @@ use crate::normal::cdf;
 
 /// P[Y > τ] and Q[Y > τ] of one round.
 pub(crate) fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
+    let (p_tail, q_tail, _) = rates(kind, threshold);
+    (p_tail, q_tail)
+}
+
+/// P[Y > τ], Q[Y > τ] and P[Y ≤ τ] of one round, each with a small relative error.
+pub(crate) fn rates(kind: &Kind, threshold: f64) -> (f64, f64, f64) {
     match kind {
         Kind::Gaussian(square) => gaussian(*square, threshold),
         Kind::Known { parts, untouched, .. } => {
-            let mut sums = if threshold < 0.0 { (*untouched, *untouched) } else { (0.0, 0.0) };
+            let u = *untouched;
+            let mut sums = if threshold < 0.0 { (u, u, 0.0) } else { (0.0, 0.0, u) };
             for &(square, q) in parts {
-                let (p_tail, q_tail) = gaussian(square, threshold);
+                let (p_tail, q_tail, p_rest) = gaussian(square, threshold);
                 sums.0 += q * p_tail;
                 sums.1 += q * q_tail;
+                sums.2 += q * p_rest;
             }
             sums
         }
@@ -22,12 +30,14 @@ pub(crate) fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
             let above = |s: f64| {
                 // e^L = 1 + (e^s − 1)/η; L > 0 for s > 0.
                 let l = if s < 30.0 { (s.exp_m1() / hit).ln_1p() } else { s - hit.ln() };
-                let mut sums = (0.0, 0.0);
+                let mut sums = (0.0, 0.0, 0.0);
                 for &(shift, share) in parts {
                     let x = l / shift + 0.5 * shift;
                     let none = cdf(-x);
                     sums.0 += share * (hit * cdf(shift - x) + (1.0 - hit) * none);
                     sums.1 += share * none;
+                    // The shares add up to one.
+                    sums.2 += share * (hit * cdf(x - shift) + (1.0 - hit) * cdf(x));
                 }
                 sums
             };
@@ -35,8 +45,8 @@ pub(crate) fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
                 above(threshold)
             } else {
                 // The pair is symmetric: P[Y < −s] = Q[Y > s].
-                let (p_tail, q_tail) = above(-threshold);
-                (1.0 - q_tail, 1.0 - p_tail)
+                let (p_tail, q_tail, _) = above(-threshold);
+                (1.0 - q_tail, 1.0 - p_tail, q_tail)
             }
         }
         Kind::Round { shape: Shape::Line { plus, minus }, .. } => {
@@ -59,7 +69,11 @@ pub(crate) fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
                 }
                 parts.iter().map(|&(a, b)| b * cdf(x - a)).sum()
             };
-            if falling { (left(plus), left(minus)) } else { (right(plus), right(minus)) }
+            if falling {
+                (left(plus), left(minus), right(plus))
+            } else {
+                (right(plus), right(minus), left(plus))
+            }
         }
     }
 }
@@ -100,7 +114,23 @@ fn solve(f: impl Fn(f64) -> (f64, f64)) -> f64 {
     x
 }
 
-fn gaussian(square: f64, threshold: f64) -> (f64, f64) {
+fn gaussian(square: f64, threshold: f64) -> (f64, f64, f64) {
     let mu = square.sqrt();
-    (cdf(0.5 * mu - threshold / mu), cdf(-0.5 * mu - threshold / mu))
+    let x = threshold / mu;
+    (cdf(0.5 * mu - x), cdf(-0.5 * mu - x), cdf(x - 0.5 * mu))
+}
+
+/// How far Y moves over a standard deviation around 0: its scale.
+pub(super) fn scale(kind: &Kind) -> f64 {
+    match kind {
+        Kind::Gaussian(square) => square.sqrt(),
+        Kind::Known { parts, .. } => parts.iter().map(|p| p.0.sqrt()).fold(f64::INFINITY, f64::min),
+        Kind::Round { shape: Shape::Halves { parts, hit }, .. } => {
+            parts.iter().map(|p| hit * p.0).fold(f64::INFINITY, f64::min)
+        }
+        Kind::Round { shape: Shape::Line { plus, minus }, .. } => {
+            let at = |x: f64| ln_mixture(plus, x).0 - ln_mixture(minus, x).0;
+            (at(0.5) - at(-0.5)).abs()
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What each printed form says: the ε it promises at a δ.
+//! What each printed form claims: the ε it promises at a δ.
 
 use crate::curve::epsilon_of;
 use crate::gaussian;
@@ -84,14 +84,14 @@ pub(super) struct Occupancy {
 }
 
 impl Occupancy {
-    /// The law of j that Lemma batchshuf prints, q_j = C(x, j)·C(g−1, j−1)/C(x−1+g, g) with
-    /// x = N/s. It counts occupancy vectors as equally likely, where positions are (docs/theory.md §7).
+    /// The law of j that Lemma batchshuf prints, q_j = C(x, j)·C(g−1, j−1)/C(x−1+g, g) with x = N/s. It
+    /// treats occupancy vectors as equally likely, but it is the positions that are (docs/theory.md §7).
     pub(super) fn printed(rounds: f64, differing: u64) -> Self {
         let g = differing as f64;
         let mut logarithms = vec![0.0];
         for j in 1..differing {
             let j = j as f64;
-            // q_{j+1}/q_j, zero from where there are no more rounds.
+            // q_{j+1}/q_j, zero once no rounds are left.
             let ratio = (rounds - j).max(0.0) * (g - j) / ((j + 1.0) * j);
             logarithms.push(logarithms[logarithms.len() - 1] + ratio.ln());
         }
@@ -126,7 +126,7 @@ impl Occupancy {
     }
 
     fn convolve(&self, other: &Self) -> Option<Self> {
-        // Below any δ that is asked for; without the cut all g·E values would be carried along.
+        // Below any δ in use; without the cut all g·E values would be kept.
         const DROPPED: f64 = 1e-60;
         // Multiplications; about a second.
         const MOST_OPERATIONS: usize = 1 << 30;
@@ -151,7 +151,7 @@ impl Occupancy {
                 .map(|(i, q)| q * gaussian::delta(((self.first + i) as f64).sqrt() / sigma, epsilon))
                 .sum::<f64>()
         };
-        // The closure cannot fail, and a bracket that is not found is no promise.
+        // The closure cannot fail; if no bracket is found, nothing is promised.
         epsilon_of(&|e| Ok(Interval::exact(profile(e))), delta).map_or(f64::INFINITY, |e| e.middle())
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::bounds;
     use crate::exposure;
-    use crate::mechanism::{Length, Noise, PhaseConfig, RunConfig, Sampling};
+    use crate::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig, Sampling};
 
     /// sup_α 1 − f(α) − e^ε·α on a grid that is dense near 0 and 1.
     fn conjugate(f: impl Fn(f64) -> f64, epsilon: f64) -> f64 {
@@ -244,12 +244,12 @@ mod tests {
         assert_eq!(h(1e-3), f64::INFINITY);
     }
 
-    /// C(n, k); every value in these tests fits.
+    /// C(n, k); all values in these tests fit.
     fn choose(n: u64, k: u64) -> i128 {
         (0..k).fold(1, |c, i| c * i128::from(n.saturating_sub(i)) / i128::from(i + 1))
     }
 
-    /// C(B, j)·Σ_i (−1)^{j−i}·C(j, i)·C(i·s, g)/C(N, g), by inclusion and exclusion.
+    /// C(B, j)·Σ_i (−1)^{j−i}·C(j, i)·C(i·s, g)/C(N, g), by inclusion–exclusion.
     fn exact_occupancy(rounds: u64, size: u64, g: u64, j: u64) -> f64 {
         let sign = |i: u64| if (j - i).is_multiple_of(2) { 1 } else { -1 };
         let onto: i128 = (0..=j).map(|i| sign(i) * choose(j, i) * choose(i * size, g)).sum();
@@ -266,7 +266,7 @@ mod tests {
         let mut run = RunConfig::single(PhaseConfig {
             sampling: Sampling::Shuffle { samples: rounds * size, groups: 1, group_size: size },
             length: Length::Epochs(1),
-            noise: Noise::Sigma(2.0),
+            noise: NoiseScale::Sigma(2.0),
             filtered: false,
         });
         run.differing = g;

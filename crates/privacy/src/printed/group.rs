@@ -9,14 +9,14 @@ use crate::normal;
 /// A symmetric trade-off function in the coordinates in which G_µ is a shift by µ.
 ///
 /// With x = Φ⁻¹(1−α) and y = Φ⁻¹(f(α)) the step α → 1 − f(α) is x → y. µ = x − y is an even and
-/// slowly varying function of the middle w = (x + y)/2, so a few exact points and straight lines
-/// between them are enough for what is printed.
+/// slowly varying function of the middle w = (x + y)/2, so a few exact points joined by straight
+/// lines are accurate enough for a printed form.
 struct Shift {
     /// (w, µ) with w rising from 0.
     points: Vec<(f64, f64)>,
 }
 
-/// The distance of two points in w.
+/// The spacing of the points in w.
 const STEP: f64 = 0.4;
 /// Beyond this x the error rate α underflows.
 const LAST: f64 = 37.0;
@@ -29,7 +29,7 @@ impl Shift {
         loop {
             let point = match f.point(epsilon) {
                 Ok(point) => point,
-                // Far out, where a curve may no longer be certified, µ is continued.
+                // Far out, where a curve may no longer be certified, the last µ is extended.
                 Err(_) if !points.is_empty() => break,
                 Err(error) => return Err(error),
             };
@@ -88,8 +88,8 @@ pub(super) fn epsilon(single: &dyn Curve, differing: u64, delta: f64) -> Result<
     let steps = differing as f64;
     let reach = (-normal::quantile(delta.min(0.5)) + 2.0 * steps * mu + 2.0).min(LAST);
     let shift = Shift::new(single, reach)?;
-    // ln α before the first step and ln(1 − h(α)) after the last, on a grid of x: the maximum over it
-    // is met up to the square of the spacing.
+    // ln α before the first step and ln(1 − h(α)) after the last, on a grid of x: the grid finds the maximum
+    // up to the square of the spacing.
     let count = 800;
     let trips: Vec<(f64, f64)> = (0..=count)
         .map(|i| {
@@ -114,7 +114,7 @@ pub(super) fn epsilon(single: &dyn Curve, differing: u64, delta: f64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::Point;
+    use crate::curve::CurvePoint;
     use crate::interval::Interval;
 
     struct Gaussian(f64);
@@ -124,11 +124,11 @@ mod tests {
             Ok(Interval::exact(gaussian::delta(self.0, epsilon)))
         }
 
-        fn point(&self, epsilon: f64) -> Result<Point, PrivacyError> {
+        fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
             let at = |x: f64| Interval::exact(normal::cdf(x));
             let (ratio, half) = (epsilon / self.0, 0.5 * self.0);
             let (alpha, beta) = (at(-ratio - half), at(ratio - half));
-            Ok(Point { epsilon, delta: self.delta(epsilon)?, alpha, beta })
+            Ok(CurvePoint { epsilon, delta: self.delta(epsilon)?, alpha, beta })
         }
     }
 

@@ -3,8 +3,8 @@
 use num_complex::Complex;
 use rustfft::FftPlanner;
 
-/// Steps of the grid of privacy losses within one µ; the relative error of the variance of the
-/// loss, and so about that of ε, is below a sixth of the square of the step.
+/// Grid steps within one µ of the privacy loss; the relative error of the variance of the loss, and
+/// so roughly that of ε, is below a sixth of the square of the step.
 const STEPS: f64 = 32.0;
 /// Standard deviations kept on each side of the (tilted) loss.
 const REACH: f64 = 14.0;
@@ -14,10 +14,10 @@ const LONGEST: usize = 1 << 21;
 /// The ε at `delta` of the `times`-fold product of a trade-off function that is close to G_µ, has
 /// the profile `profile` on ε ≥ 0, and reveals everything with probability `revealed`.
 ///
-/// The privacy loss is put on a grid so that the profile is met at every grid point, tilted by
+/// The privacy loss is discretised so that the profile is matched at every grid point, tilted by
 /// e^{θ·loss} towards the answer (so that small δ keep their relative accuracy), and convolved by
-/// FFT. What is printed is wanted to a few digits, not certified. `None` for more epochs than the
-/// longest transform can separate (about 10⁶).
+/// FFT. A printed form is wanted to a few digits, so the result is not certified. `None` for more
+/// epochs than the longest transform can separate (about 10⁶).
 pub(super) fn epsilon(
     profile: impl Fn(f64) -> f64,
     revealed: f64,
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// With probability u nothing is learned, otherwise G_µ: the number of the latter is binomial.
+    /// With probability u nothing is learned, otherwise G_µ: the number of G_µ factors is binomial.
     #[test]
     fn the_product_of_mixtures_is_the_binomial_mixture() {
         let (mu, u, times) = (1.3, 0.2_f64, 6u64);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// f^L lies between the functions that reveal everything with probability l and with
-    /// l/(1 − δ_G(0)), and otherwise are G_µ; of those the product is known.
+    /// l/(1 − δ_G(0)), and otherwise are G_µ; the products of those are known.
     #[test]
     fn the_product_of_lower_bounds_lies_between_known_products() {
         let (mu, times) = (0.8, 20u64);

@@ -7,16 +7,14 @@ use crate::curve::Curve;
 use crate::error::PrivacyError;
 use crate::exposure::{Law, RoundLaw};
 use crate::interval::Interval;
-use crate::mechanism::{Mechanism, Noise, Phase};
+use crate::mechanism::{FixedSizes, Mechanism, NoiseScale, Phase};
 use crate::mixture::Mixture;
 
-/// A run of one phase, with what all rows read.
+/// A single-phase run, with the values every row uses.
 pub(super) struct Run<'a> {
     pub(super) mechanism: &'a Mechanism,
     pub(super) phase: &'a Phase,
-    pub(super) samples: u64,
-    pub(super) groups: u64,
-    pub(super) group_size: u64,
+    pub(super) sizes: FixedSizes,
     pub(super) delta: f64,
     pub(super) law: Option<Law>,
 }
@@ -28,7 +26,7 @@ pub(super) struct Claim {
     pub(super) adversary: Adversary,
     pub(super) side: Side,
     pub(super) epsilon: f64,
-    /// (δ, ε): the δ asked for first, then the grid. Empty where nothing is to be judged.
+    /// (δ, ε): the requested δ first, then the grid. Empty where there is nothing to judge.
     pub(super) tried: Vec<(f64, f64)>,
     pub(super) note: Option<String>,
 }
@@ -39,16 +37,15 @@ impl Run<'_> {
         self.mechanism.differing() as f64
     }
 
-    /// E of the subsampling forms. They mean T = (N/ms)·E rounds, so E = T·ms/N, whether or not
-    /// ms divides N: with left-overs an "epoch" of B = ⌊N/ms⌋ rounds counts as B·ms/N < 1.
+    /// E of the subsampling forms. They mean T = (N/ms)·E rounds, so E = T·ms/N, whether or not ms
+    /// divides N: with leftover samples an "epoch" of B = ⌊N/ms⌋ rounds counts as B·ms/N < 1.
     fn epochs_of_gradients(&self) -> f64 {
-        self.phase.rounds() as f64 * (self.groups * self.group_size) as f64 / self.samples as f64
+        self.phase.rounds() as f64 * self.sizes.batch() as f64 / self.sizes.samples as f64
     }
 
-    /// E of the shuffling forms: the number of permutations, where an incomplete last epoch counts
-    /// as a whole one. With left-overs a permutation is still one epoch of the forms, which know
-    /// no left-overs; a sample that is left over is not hit, so guarantees stay true and limits
-    /// need not.
+    /// E of the shuffling forms: the number of permutations, counting an incomplete last epoch as a
+    /// whole one. The forms ignore leftover samples, so a permutation is one epoch even when it
+    /// leaves some out; a sample left out is not hit, so guarantees stay true, while limits may not.
     fn permutations(&self) -> u64 {
         self.phase.rounds().div_ceil(self.phase.sampling().rounds_per_epoch())
     }
@@ -60,7 +57,7 @@ impl Run<'_> {
             Vec::new()
         } else {
             let others = GRID.into_iter().filter(|&delta| delta != self.delta);
-            // (A product may be too long at one δ and not at another.)
+            // A product may be too long at one δ and not at another.
             std::iter::once(here).chain(others.map(at)).filter(|claimed| !claimed.1.is_nan()).collect()
         };
         Claim {
@@ -74,7 +71,7 @@ impl Run<'_> {
         }
     }
 
-    /// The right tail that is claimed, e^{−x}, beside the true one.
+    /// The claimed right tail, e^{−x}, beside the true one.
     fn tails(&self, cut: f64, x: f64) -> Option<String> {
         let law = self.law.as_ref()?;
         let tail: f64 = law.iter().filter(|&(square, _)| square as f64 > cut).map(|(_, q)| q).sum();
@@ -94,22 +91,22 @@ pub(super) fn law(mechanism: &Mechanism) -> Result<Option<Law>, PrivacyError> {
 pub(super) fn subsampled(run: &Run) -> Vec<Claim> {
     let mut claims = Vec::new();
     let e = run.epochs_of_gradients();
-    if run.groups == 1 {
+    if run.sizes.groups == 1 {
         // qE with q = (N/s)(1 − C(N−g, s)/C(N, s)) is T times the probability of a hit.
         let hit = RoundLaw::unfiltered(run.mechanism, run.phase).hit();
         concentrated(run, &mut claims, &BATCH, run.phase.rounds() as f64 * hit, run.g() * e);
     }
     if run.mechanism.differing() == 1 {
-        let words = if run.group_size == 1 { &INDIVIDUAL } else { &GENERAL };
+        let words = if run.sizes.group_size == 1 { &INDIVIDUAL } else { &GENERAL };
         concentrated(run, &mut claims, words, e, e);
     }
-    if run.group_size == 1 && run.samples > run.groups + run.mechanism.differing() {
+    if run.sizes.group_size == 1 && run.sizes.samples > run.sizes.groups + run.mechanism.differing() {
         lower_for_groups(run, &mut claims, e);
     }
     claims
 }
 
-/// The words of a row whose law of c² is said to lie within (1 ± 1/√(2x))·x up to e^{−x}.
+/// The text of a row that claims c² to lie within (1 ± 1/√(2x))·x up to e^{−x}.
 struct Words {
     lemma: &'static str,
     table: &'static str,
@@ -136,9 +133,9 @@ const INDIVIDUAL: Words = Words {
 
 const GENERAL: Words = Words { lemma: "Table 1 row 2, Lemma genclipI", ..INDIVIDUAL };
 
-/// Lemmas batchsub, indsub and genclipI, with x = qE or E; the tails e^{−x} are Hoeffding's bound
-/// without the number of rounds in it (docs/theory.md §7). The hats that are printed are symmetrised, as the
-/// theorems do. The table drops the tails and writes `short` for x.
+/// Lemmas batchsub, indsub and genclipI, with x = qE or E; the tails e^{−x} are Hoeffding's bound without
+/// the number of rounds in it (docs/theory.md §7). The printed hats are symmetrised, as in the theorems. The
+/// table drops the tails and writes `short` for x.
 fn concentrated(run: &Run, claims: &mut Vec<Claim>, words: &Words, x: f64, short: f64) {
     let sigma = run.phase.sigma();
     let high = |x: f64| (1.0 + 1.0 / (2.0 * x).sqrt()) * x;
@@ -164,7 +161,7 @@ fn concentrated(run: &Run, claims: &mut Vec<Claim>, words: &Words, x: f64, short
 /// Lemma genlow and Table 2 row 3, with the γ > 0 that gives the smallest ε at each δ.
 fn lower_for_groups(run: &Run, claims: &mut Vec<Claim>, e: f64) {
     let sigma = run.phase.sigma();
-    let (n, m, g) = (run.samples as f64, run.groups as f64, run.g());
+    let (n, m, g) = (run.sizes.samples as f64, run.sizes.groups as f64, run.g());
     let base = (n / (n - g - m)).exp();
     let mu = |base: f64, gamma: f64| ((base + gamma) * m.min(g) * g * e).sqrt() / sigma;
     let epsilon = |gamma: f64, delta: f64| {
@@ -185,7 +182,8 @@ fn lower_for_groups(run: &Run, claims: &mut Vec<Claim>, e: f64) {
             gaussian(mu(std::f64::consts::E, gamma), delta)
         });
     claim.note = Some(format!(
-        "with the best γ of Lemma genlow, here {gamma:.3}; the other end of the printed range, G_0, says nothing"
+        "with the best γ of Lemma genlow, here {gamma:.3}; \
+         the other end of the printed range, G_0, says nothing"
     ));
     claims.push(claim);
 }
@@ -217,7 +215,7 @@ fn best_gamma(epsilon: &dyn Fn(f64, f64) -> f64, x: f64, delta: f64) -> f64 {
 pub(super) fn blind(run: &Run, exact: Interval) -> Result<Vec<Claim>, PrivacyError> {
     let g = run.mechanism.differing();
     let mut claims = Vec::new();
-    // Theorems of the literature, so there is nothing to judge, only to compare.
+    // Theorems from the literature: nothing to judge, only to compare.
     let theorem = |source, formula: &str, epsilon, note: Option<&str>| Claim {
         source,
         formula: formula.to_string(),
@@ -247,7 +245,7 @@ pub(super) fn blind(run: &Run, exact: Interval) -> Result<Vec<Claim>, PrivacyErr
         claims.push(theorem("Table 2 row 2", formula, epsilon, note));
     }
     // √T·m/N = √(E·m/N); for groups the appendix multiplies by g.
-    let c = (run.phase.rounds() as f64).sqrt() * run.groups as f64 / run.samples as f64 * run.g();
+    let c = (run.phase.rounds() as f64).sqrt() * run.sizes.groups as f64 / run.sizes.samples as f64 * run.g();
     let sigma = run.phase.sigma();
     let source = if g == 1 {
         "Appendix \"Strong Adversarial Model\", after Dong et al. Cor. 5.4"
@@ -281,9 +279,9 @@ pub(super) fn shuffled(run: &Run) -> Vec<Claim> {
     let mut claims = Vec::new();
     let sigma = run.phase.sigma();
     let (g, epochs) = (run.g(), run.permutations());
-    let batch = (run.groups * run.group_size) as f64;
+    let batch = run.sizes.batch() as f64;
     let mu = (g * epochs as f64).sqrt() / sigma;
-    let left_over = !run.samples.is_multiple_of(run.groups * run.group_size)
+    let left_over = !run.sizes.samples.is_multiple_of(run.sizes.batch())
         || !run.phase.rounds().is_multiple_of(run.phase.sampling().rounds_per_epoch());
     let left_over = left_over.then(|| {
         "samples that are left over, or rounds that an incomplete epoch lacks, are not in the formula"
@@ -302,7 +300,7 @@ pub(super) fn shuffled(run: &Run) -> Vec<Claim> {
     }
 
     let one = g.sqrt() / sigma;
-    let l = g * g * batch / (run.samples as f64 - g);
+    let l = g * g * batch / (run.sizes.samples as f64 - g);
     let lower = Lower::new(one, if l.is_finite() { l } else { 1.0 });
     product(
         run,
@@ -316,14 +314,14 @@ pub(super) fn shuffled(run: &Run) -> Vec<Claim> {
     claim.note = Some("the other end of the printed range, G_0, says nothing".to_string());
     claims.push(claim);
 
-    if run.groups == 1 {
+    if run.sizes.groups == 1 {
         claims.push(run.claim(
             "Table 1 row 5, Lemma batchshuf",
             "h ≥ G_{√(gE)/σ}",
             Side::Guarantee,
             |delta| gaussian(mu, delta),
         ));
-        if run.mechanism.differing() <= run.group_size {
+        if run.mechanism.differing() <= run.sizes.group_size {
             batches(run, &mut claims, epochs);
         }
     }
@@ -334,7 +332,7 @@ pub(super) fn shuffled(run: &Run) -> Vec<Claim> {
 fn batches(run: &Run, claims: &mut Vec<Claim>, epochs: u64) {
     let sigma = run.phase.sigma();
     let g = run.g();
-    let rounds = run.samples as f64 / run.group_size as f64;
+    let rounds = run.sizes.samples as f64 / run.sizes.group_size as f64;
     if let Some(law) = Occupancy::printed(rounds, run.mechanism.differing()).power(epochs) {
         let mut claim = run.claim(
             "Lemma batchshuf, law of c",
@@ -351,7 +349,7 @@ fn batches(run: &Run, claims: &mut Vec<Claim>, epochs: u64) {
 
     let one = g.sqrt() / sigma;
     let rest = rounds - g - g * g;
-    // Without rounds to spare the printed tail is no probability, and the limit is G_0.
+    // With no rounds to spare the printed tail is not a probability, and the limit is G_0.
     let u = if rest > 0.0 { (g * g / rest).min(1.0) } else { 1.0 };
     let upper = Upper { mu: one, u };
     product(
@@ -390,7 +388,7 @@ pub(super) fn filtered(run: &Run) -> Result<Vec<Claim>, PrivacyError> {
     let curve: Box<dyn Curve> = match &law {
         Some(law) => Box::new(Mixture::new(law, 2.0 * sigma, 0.0)),
         None => {
-            config.phases.iter_mut().for_each(|phase| phase.noise = Noise::Sigma(2.0 * sigma));
+            config.phases.iter_mut().for_each(|phase| phase.noise = NoiseScale::Sigma(2.0 * sigma));
             adversary::curve(&config.check()?, Adversary::A1)?
         }
     };

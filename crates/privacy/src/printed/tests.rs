@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::gaussian;
-use crate::mechanism::{Length, Noise, PhaseConfig, RunConfig};
+use crate::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig, Sampling};
 
 fn subsample(samples: u64, groups: u64, group_size: u64) -> Sampling {
     Sampling::Subsample { samples, groups, group_size }
@@ -15,7 +15,7 @@ fn shuffle(samples: u64, groups: u64, group_size: u64) -> Sampling {
 }
 
 fn config(sampling: Sampling, length: Length, sigma: f64, differing: u64) -> RunConfig {
-    let phase = PhaseConfig { sampling, length, noise: Noise::Sigma(sigma), filtered: false };
+    let phase = PhaseConfig { sampling, length, noise: NoiseScale::Sigma(sigma), filtered: false };
     RunConfig { differing, ..RunConfig::single(phase) }
 }
 
@@ -54,7 +54,7 @@ fn the_subsampling_forms_promise_too_much() {
     }
 }
 
-/// Batch clipping, g = 8: true at the δ asked for, false at smaller ones.
+/// Batch clipping, g = 8: true at the requested δ, false at smaller ones.
 #[test]
 fn a_guarantee_is_judged_at_other_delta_as_well() {
     let run = config(subsample(60_000, 1, 64), Length::Epochs(100), 2.0, 8);
@@ -83,7 +83,7 @@ fn the_lower_bound_for_groups_is_true_and_four_to_five_times_too_large() {
     let curve = adversary::curve(&run.check().unwrap(), Adversary::A1).unwrap();
     let ratio = gaussian::mu_of(lower.epsilon, 1e-5) / curve.mu_on_default_range().unwrap().0.middle();
     assert!(ratio > 4.0 && ratio < 5.0, "{ratio}");
-    // No other γ gives less.
+    // No other γ gives a smaller ε.
     let (g, e, n, m) = (8.0_f64, 100.0_f64, 60_000.0, 64.0);
     for i in 1..2000 {
         let gamma = f64::from(i) * 1e-4;
@@ -193,7 +193,7 @@ fn filtering_gains_the_square_root_of_two_and_not_two() {
     assert!((row.epsilon - gaussian::epsilon(2.5, 1e-5)).abs() < 1e-9);
     assert!(matches!(row.verdict, Verdict::Approximation { relative_error } if relative_error < -0.3));
     assert!(row.note.as_deref().unwrap().contains("by 1.41, not by 2"));
-    // √2 is the smallest that is near the truth: the mixture still costs a little.
+    // √2 is close to the truth but a little optimistic: the mixture still costs something.
     let by_root = gaussian::epsilon(5.0 / 2.0_f64.sqrt(), 1e-5);
     assert!(row.exact.lower > by_root && row.exact.upper < 1.1 * by_root, "{by_root} {:?}", row.exact);
 }
@@ -203,7 +203,7 @@ fn where_no_row_applies_there_is_none() {
     let poisson = RunConfig::single(PhaseConfig {
         sampling: Sampling::Poisson { rate: 0.01 },
         length: Length::Rounds(100),
-        noise: Noise::Sigma(2.0),
+        noise: NoiseScale::Sigma(2.0),
         filtered: false,
     });
     assert!(rows(&poisson, 1e-5).is_empty());
@@ -213,7 +213,7 @@ fn where_no_row_applies_there_is_none() {
     let mut released = paper_setting();
     released.releases = vec![0.1];
     assert!(rows(&released, 1e-5).is_empty());
-    // Mixed clipping with g > 1 and subsampling is in no row.
+    // No row covers subsampling with mixed clipping and g > 1.
     assert!(rows(&config(subsample(60_000, 8, 8), Length::Epochs(1), 2.0, 2), 1e-5).is_empty());
     for delta in [0.0, 1.0, -1.0, f64::NAN] {
         let refused = as_printed(&paper_setting().check().unwrap(), delta);
@@ -241,10 +241,15 @@ fn verdicts_are_short_phrases() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, rng_seed: proptest::test_runner::RngSeed::Fixed(2), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(2),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Lemmas genlow, indshuf, genlowshufQ and the simple and the limiting part of batchshuf are
-    /// true; no run may be found where they are not.
+    /// true: the search must find no run that breaks them.
     #[test]
     fn the_true_lemmas_are_never_found_wrong(
         groups in 1u64..5, group_size in 1u64..6, more in 0u64..300, epochs in 1u64..6,
@@ -252,7 +257,7 @@ proptest! {
     ) {
         let samples = groups * group_size + more;
         let sampling =
-            if shuffled { shuffle(samples, groups, group_size) } else { subsample(samples, groups, group_size) };
+            if shuffled { shuffle } else { subsample }(samples, groups, group_size);
         let run = config(sampling, Length::Epochs(epochs), sigma, differing.min(samples));
         for row in rows(&run, ln_delta.exp()) {
             prop_assert!(!row.epsilon.is_nan() && row.epsilon >= 0.0, "{row:?}");

@@ -217,7 +217,7 @@ fn unused(n: u64, differing: u64, filtered: bool) -> Vec<BigUint> {
     (0..=differing).map(|t| binomial(n, t) << if filtered { t } else { 0 }).collect()
 }
 
-/// The law of k in one round of a uniform subset (notes: q_k = Σ_t W[t][k]·C(N−ms, g−t)/C(N, g)).
+/// The law of k in one round of a uniform subset: q_k = Σ_t W[t][k]·C(N−ms, g−t)/C(N, g).
 pub fn round(samples: u64, groups: u64, group_size: u64, differing: u64, filtered: bool) -> Exact {
     let g = differing as usize;
     let w = weights(groups, group_size, differing, filtered);

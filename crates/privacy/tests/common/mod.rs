@@ -1,11 +1,11 @@
-//! Short ways to write runs down, and exact oracles for the law of c².
+//! Shorthand for runs, and exact oracles for the law of c².
 #![allow(dead_code)]
 
 pub mod exact;
 
 use dpsgd_privacy::Interval;
 use dpsgd_privacy::mechanism::{
-    Length, Mechanism, Neighbours, Noise, Phase, PhaseConfig, RunConfig, Sampling,
+    Length, Mechanism, Neighbours, NoiseScale, Phase, PhaseConfig, RunConfig, Sampling,
 };
 
 pub fn subsample(samples: u64, groups: u64, group_size: u64) -> Sampling {
@@ -20,8 +20,16 @@ pub fn poisson(rate: f64) -> Sampling {
     Sampling::Poisson { rate }
 }
 
+pub fn allocate(rounds: u64) -> Sampling {
+    Sampling::Allocate { rounds }
+}
+
+pub fn cells(rounds: u64, groups: u64) -> Sampling {
+    Sampling::AllocateCells { rounds, groups, group_size: 8 }
+}
+
 /// A run of one phase of `rounds` rounds without filtering.
-pub fn run(sampling: Sampling, rounds: u64, noise: Noise, differing: u64) -> RunConfig {
+pub fn run(sampling: Sampling, rounds: u64, noise: NoiseScale, differing: u64) -> RunConfig {
     let length = Length::Rounds(rounds);
     let mut run = RunConfig::single(PhaseConfig { sampling, length, noise, filtered: false });
     run.differing = differing;
@@ -45,7 +53,7 @@ pub fn only_phase(mechanism: &Mechanism) -> &Phase {
     phase
 }
 
-/// Larger of the distances of the two ends from `reference`, relative to it.
+/// The larger of the two ends' distances from `reference`, relative to it.
 pub fn relative_distance(interval: Interval, reference: f64) -> f64 {
     (interval.lower / reference - 1.0).abs().max((interval.upper / reference - 1.0).abs())
 }
