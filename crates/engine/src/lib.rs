@@ -1,19 +1,41 @@
-//! Per-group gradients on the CPU, fast: layers, networks and losses. There is no privacy in here.
+//! Fast per-group gradients on the CPU: layers, networks and losses. This crate knows nothing about privacy.
 //!
-//! A [`NetworkSpec`](spec::NetworkSpec) becomes a checked [`Network`]; a [`Worker`] runs it on [`Samples`] for one
-//! thread. Parameters are one flat vector in an order of our own ([`Network::parameters`] says where
-//! everything is and how PyTorch arranges it). [`scattering`] makes features of images that nothing has to be learned for.
+//! A [`NetworkSpec`](spec::NetworkSpec) becomes a checked [`Network`]; a [`GradientWorker`] runs it on
+//! [`Samples`] for one thread. Parameters are one flat vector in the engine's own order;
+//! [`Network::parameters`] says where each one is and how PyTorch arranges it. [`scattering`] computes image
+//! features without learning.
+//!
+//! ```
+//! use dpsgd_engine::{Network, spec::LayerSpec, zoo};
+//!
+//! let network = Network::new(&zoo::lenet5([28, 28, 1], 10, LayerSpec::Tanh))?;
+//! assert_eq!(network.dimension(), 61_706);
+//! assert_eq!(network.parameters()[0].name, "0.weight");
+//! # Ok::<(), dpsgd_engine::NetworkError>(())
+//! ```
+//!
+//! | module or type | purpose |
+//! |---|---|
+//! | [`spec`] | networks as users write them, in Rust or TOML |
+//! | [`zoo`] | LeNet-5, the paper's CNN, perceptrons, logistic regression |
+//! | [`Network`] | a checked network: shapes, parameters, safetensors in PyTorch's layout |
+//! | [`GradientWorker`] | clipped sums of gradients, losses, class scores |
+//! | [`scattering`] | fixed wavelet features |
+//! | [`views`] | flipped and shifted views of an image |
+//!
+//! The loops are in `dpsgd-kernels`, whose documentation says what they were measured against.
 
-pub mod kernel;
 mod layer;
 mod network;
 pub mod scattering;
 pub mod spec;
 mod state;
+pub mod views;
 mod worker;
 pub mod zoo;
 
-pub use layer::loss::Target;
+pub use dpsgd_kernels::Level;
+pub use layer::loss::Label;
 pub use network::{MOST_NUMBERS, Network, NetworkError, Parameter, Start};
 pub use state::StateError;
-pub use worker::{Evaluation, Samples, Worker};
+pub use worker::{GradientWorker, Measured, Samples};

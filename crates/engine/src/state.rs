@@ -1,5 +1,5 @@
-//! A model as a safetensors file, with the names, shapes and orders PyTorch uses for `nn.Sequential`, so that
-//! `load_state_dict` takes it.
+//! A model as a safetensors file, with the names, shapes and orders PyTorch uses for `nn.Sequential`, so
+//! that `load_state_dict` accepts it.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub enum StateError {
     /// Not a safetensors file, or a damaged one.
     #[error("not a readable safetensors file: {0}")]
     Format(String),
-    /// A parameter is missing, or is not what the network has.
+    /// A parameter is missing or does not match the network.
     #[error("{name}: {why}")]
     Parameter {
         /// Its name.
@@ -25,7 +25,7 @@ pub enum StateError {
 }
 
 impl Network {
-    /// The parameters `w` as a safetensors file, with a few texts beside them.
+    /// The parameters `w` as a safetensors file, with `texts` as its metadata.
     pub fn to_safetensors(&self, w: &[f32], texts: HashMap<String, String>) -> Result<Vec<u8>, StateError> {
         let bytes: Vec<Vec<u8>> = self
             .parameters()
@@ -43,7 +43,7 @@ impl Network {
         serialize(views, Some(texts)).map_err(format)
     }
 
-    /// The parameters in a safetensors file; `rename` gives the name there for ours.
+    /// The parameters in a safetensors file; `rename` maps our names to those in the file.
     pub fn from_safetensors(
         &self,
         file: &[u8],
@@ -58,7 +58,7 @@ impl Network {
             let tensor = tensors.tensor(&name).map_err(|_| refuse("is missing".into()))?;
             if tensor.dtype() != Dtype::F32 || tensor.shape() != parameter.shape {
                 return Err(refuse(format!(
-                    "is {:?} {:?}, the network has F32 {:?}",
+                    "is {:?} {:?}, but the network has F32 {:?}",
                     tensor.dtype(),
                     tensor.shape(),
                     parameter.shape

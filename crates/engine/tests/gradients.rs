@@ -1,233 +1,49 @@
 //! Gradients layer by layer against finite differences of a slow network in double precision, which shares
-//! nothing with the engine but the description.
+//! only the description with the engine.
 
 mod common;
+mod oracle;
 
-use common::{Memory, Numbers};
-use dpsgd_engine::kernel::Level;
+use std::sync::Arc;
+
+use common::Numbers;
 use dpsgd_engine::spec::{LayerSpec, Loss, NetworkSpec, Size};
-use dpsgd_engine::{Network, Worker};
+use dpsgd_engine::{GradientWorker, Level, Network};
+use oracle::loss;
 
-/// A batch of images, channel first, as PyTorch has them.
-#[derive(Clone)]
-struct Image {
-    shape: [usize; 3],
-    values: Vec<f64>,
-}
-
-impl Image {
-    fn at(&self, c: usize, y: isize, x: isize) -> f64 {
-        let [height, width, _] = self.shape;
-        if y < 0 || x < 0 || y >= height as isize || x >= width as isize {
-            return 0.0;
-        }
-        self.values[(c * height + y as usize) * width + x as usize]
-    }
-
-    fn new(shape: [usize; 3], mut value: impl FnMut(usize, usize, usize) -> f64) -> Self {
-        let [height, width, channels] = shape;
-        let mut values = Vec::new();
-        for c in 0..channels {
-            for y in 0..height {
-                for x in 0..width {
-                    values.push(value(c, y, x));
-                }
-            }
-        }
-        Image { shape, values }
-    }
-}
-
-fn windows(image: &Image, kernel: Size, stride: Option<usize>, fold: impl Fn(&[f64]) -> f64) -> Image {
-    let ([height, width], [h, w, channels]) = (kernel.pair(), image.shape);
-    let [down, right] = stride.map_or([height, width], |stride| [stride, stride]);
-    Image::new([(h - height) / down + 1, (w - width) / right + 1, channels], |c, y, x| {
-        let mut values = Vec::new();
-        for i in 0..height {
-            for j in 0..width {
-                values.push(image.at(c, (y * down + i) as isize, (x * right + j) as isize));
-            }
-        }
-        fold(&values)
-    })
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Normalises each of the given sets of places (sample, value) over all samples.
-fn normalise(batch: &mut [Image], sets: &[Vec<(usize, usize)>]) {
-    for set in sets {
-        let values: Vec<f64> = set.iter().map(|&(i, k)| batch[i].values[k]).collect();
-        let centre = mean(&values);
-        let variance = mean(&values.iter().map(|value| (value - centre).powi(2)).collect::<Vec<_>>());
-        for &(i, k) in set {
-            batch[i].values[k] = (batch[i].values[k] - centre) / (variance + f64::from(1e-5f32)).sqrt();
-        }
-    }
-}
-
-/// The mean loss of a batch; `w` in PyTorch's order, parameter after parameter.
-fn loss(spec: &NetworkSpec, w: &[f64], samples: &Memory, batch: &[u32]) -> f64 {
-    let [height, width, channels] = spec.input;
-    let mut images: Vec<Image> = batch
-        .iter()
-        .map(|&i| {
-            let input = &samples.inputs[i as usize];
-            Image::new(spec.input, |c, y, x| f64::from(input[(y * width + x) * channels + c]))
-        })
-        .collect();
-    let _ = height;
-    let mut rest = w;
-    let mut take = |n: usize| {
-        let (head, tail) = rest.split_at(n);
-        rest = tail;
-        head
-    };
-    for layer in &spec.layers {
-        let shape = images[0].shape;
-        let [height, width, channels] = shape;
-        let pixels = height * width;
-        let everything = 0..channels * pixels;
-        match *layer {
-            LayerSpec::Conv2d { channels: out, kernel, padding, stride, bias } => {
-                let [kh, kw] = kernel.pair();
-                let weights = take(out * channels * kh * kw);
-                let bias = if bias { take(out) } else { &[] };
-                let size = |n: usize, k: usize| (n + 2 * padding - k) / stride + 1;
-                for image in &mut images {
-                    *image = Image::new([size(height, kh), size(width, kw), out], |o, y, x| {
-                        let mut sum = bias.get(o).copied().unwrap_or(0.0);
-                        for c in 0..channels {
-                            for i in 0..kh {
-                                for j in 0..kw {
-                                    let at = [y * stride + i, x * stride + j]
-                                        .map(|at| at as isize - padding as isize);
-                                    sum += weights[((o * channels + c) * kh + i) * kw + j]
-                                        * image.at(c, at[0], at[1]);
-                                }
-                            }
-                        }
-                        sum
-                    });
-                }
-            }
-            LayerSpec::Linear { features, bias } => {
-                let inputs = channels * pixels;
-                let weights = take(features * inputs);
-                let bias = if bias { take(features) } else { &[] };
-                for image in &mut images {
-                    *image = Image::new([1, 1, features], |o, _, _| {
-                        let row = &weights[o * inputs..][..inputs];
-                        let dot: f64 = row.iter().zip(&image.values).map(|(w, x)| w * x).sum();
-                        dot + bias.get(o).copied().unwrap_or(0.0)
-                    });
-                }
-            }
-            LayerSpec::AveragePool { kernel, stride } => {
-                images.iter_mut().for_each(|image| *image = windows(image, kernel, stride, mean));
-            }
-            LayerSpec::MaxPool { kernel, stride } => {
-                let largest = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
-                images.iter_mut().for_each(|image| *image = windows(image, kernel, stride, largest));
-            }
-            LayerSpec::GlobalAveragePool => {
-                let all = Size::Both([height, width]);
-                images.iter_mut().for_each(|image| *image = windows(image, all, None, mean));
-            }
-            LayerSpec::Relu | LayerSpec::Tanh | LayerSpec::Sigmoid => {
-                for value in images.iter_mut().flat_map(|image| &mut image.values) {
-                    *value = match layer {
-                        LayerSpec::Relu => value.max(0.0),
-                        LayerSpec::Tanh => value.tanh(),
-                        _ => 1.0 / (1.0 + (-*value).exp()),
-                    };
-                }
-            }
-            LayerSpec::Flatten => {
-                images.iter_mut().for_each(|image| image.shape = [1, 1, image.values.len()]);
-            }
-            LayerSpec::BatchNorm
-            | LayerSpec::LayerNorm
-            | LayerSpec::GroupNorm { .. }
-            | LayerSpec::InstanceNorm => {
-                let cells = match *layer {
-                    LayerSpec::LayerNorm => 1,
-                    LayerSpec::GroupNorm { groups } => groups,
-                    _ => channels,
-                };
-                let in_cell =
-                    |cell: usize| everything.clone().filter(move |k| k / pixels / (channels / cells) == cell);
-                let sets: Vec<Vec<(usize, usize)>> = if *layer == LayerSpec::BatchNorm {
-                    (0..cells)
-                        .map(|cell| {
-                            (0..images.len()).flat_map(|i| in_cell(cell).map(move |k| (i, k))).collect()
-                        })
-                        .collect()
-                } else {
-                    (0..images.len())
-                        .flat_map(|i| (0..cells).map(move |cell| (i, cell)))
-                        .map(|(i, cell)| in_cell(cell).map(|k| (i, k)).collect())
-                        .collect()
-                };
-                normalise(&mut images, &sets);
-                if *layer != LayerSpec::InstanceNorm {
-                    let n = if *layer == LayerSpec::LayerNorm { channels * pixels } else { channels };
-                    let (weights, bias) = (take(n), take(n));
-                    for image in &mut images {
-                        for (k, value) in image.values.iter_mut().enumerate() {
-                            let k = if n == channels { k / pixels } else { k };
-                            *value = *value * weights[k] + bias[k];
-                        }
-                    }
-                }
-            }
-        }
-    }
-    let losses = images.iter().zip(batch).map(|(image, &i)| {
-        let y = &image.values;
-        let class = samples.classes[i as usize] as usize;
-        match spec.loss {
-            Loss::SoftmaxCrossEntropy => y.iter().map(|y| y.exp()).sum::<f64>().ln() - y[class],
-            Loss::Logistic => (1.0 + y[0].exp()).ln() - class as f64 * y[0],
-            Loss::Squared => {
-                let values = &samples.values.as_ref().unwrap()[i as usize];
-                mean(&y.iter().zip(values).map(|(y, v)| (y - f64::from(*v)).powi(2)).collect::<Vec<_>>())
-            }
-        }
-    });
-    mean(&losses.collect::<Vec<_>>())
-}
-
-/// Every coordinate of the engine's gradient of a group, on every instruction set, alone and in a sum of groups.
+/// Every coordinate of the engine's gradient of a group, on every instruction set, alone and in a sum of
+/// groups.
 fn check(spec: NetworkSpec, size: usize) {
-    let network = Network::new(&spec).unwrap();
+    let network = Arc::new(Network::new(&spec).unwrap());
     let mut numbers = Numbers(7);
     let classes = if spec.loss == Loss::Logistic { 2 } else { network.outputs() as u32 };
     let mut samples = numbers.samples(3 * size, spec.input.iter().product(), classes);
-    if spec.loss == Loss::Squared {
+    if spec.loss.is_regression() {
         samples.values = Some((0..3 * size).map(|_| numbers.vector(network.outputs())).collect());
     }
+    let samples = Arc::new(samples);
     let mut w = network.initial(|| numbers.unit());
-    // Off the constant start of normalisation weights.
+    // Moves the normalisation weights off their constant start.
     w.iter_mut().for_each(|w| *w += 0.1 * (numbers.unit() - 0.5));
-    // PyTorch's order for the oracle.
+    // In PyTorch's order, for the oracle.
     let places: Vec<usize> =
         network.parameters().iter().flat_map(|p| (0..p.numbers()).map(|i| p.place(i))).collect();
     let theirs: Vec<f64> = places.iter().map(|&place| f64::from(w[place])).collect();
     let groups: Vec<Vec<u32>> =
         (0..3).map(|h| (0..size as u32).map(|i| h * size as u32 + i).collect()).collect();
+    let seeds = [11, 12, 13];
+    let seed = |h: usize| network.has_dropout().then_some(seeds[h]);
     let step = 1e-6;
     let exact: Vec<Vec<f64>> = groups
         .iter()
-        .map(|group| {
+        .enumerate()
+        .map(|(h, group)| {
             let mut gradient = vec![0.0; w.len()];
             for (i, &place) in places.iter().enumerate() {
                 let moved = |by: f64| {
                     let mut w = theirs.clone();
                     w[i] += by;
-                    loss(&spec, &w, &samples, group)
+                    loss(&spec, &w, &samples, group, seed(h))
                 };
                 gradient[place] = (moved(step) - moved(-step)) / (2.0 * step);
             }
@@ -236,17 +52,19 @@ fn check(spec: NetworkSpec, size: usize) {
         .collect();
     let norm = |g: &[f64]| g.iter().map(|g| g * g).sum::<f64>().sqrt();
     for level in Level::available() {
-        let mut worker = Worker::new(&network, &samples, size, level);
+        let mut worker = GradientWorker::new(network.clone(), samples.clone(), size, level);
         worker.weights_mut().copy_from_slice(&w);
-        for (group, exact) in groups.iter().zip(&exact) {
+        for (h, (group, exact)) in groups.iter().zip(&exact).enumerate() {
             let mut gradient = vec![f32::NAN; w.len()];
+            worker.seed(&seeds[h..=h]);
             let found = f64::from(worker.gradient(group, &mut gradient));
-            assert!((found - loss(&spec, &theirs, &samples, group)).abs() < 1e-5, "{level:?} loss");
+            let expected = loss(&spec, &theirs, &samples, group, seed(h));
+            assert!((found - expected).abs() < 1e-5, "{level:?} loss");
             for (i, (g, e)) in gradient.iter().zip(exact).enumerate() {
                 assert!((f64::from(*g) - e).abs() < 1e-5 * (1.0 + norm(exact)), "{level:?} {i}: {g} {e}");
             }
         }
-        // Three groups at once, the second left out.
+        // Three groups at once, skipping the second.
         let everyone: Vec<u32> = groups.concat();
         let mut sum = vec![0.0; w.len()];
         let factors = [0.5, 0.0, 2.0];
@@ -255,6 +73,7 @@ fn check(spec: NetworkSpec, size: usize) {
             norms.push(f64::from(norm));
             factors[norms.len() - 1]
         };
+        worker.seed(&seeds);
         worker.add_scaled(&everyone, size, &mut scale, &mut sum);
         for (found, exact) in norms.iter().zip(&exact) {
             assert!(
@@ -282,7 +101,9 @@ fn linear(features: usize) -> LayerSpec {
     LayerSpec::Linear { features, bias: true }
 }
 
-use LayerSpec::{BatchNorm, Flatten, GlobalAveragePool, InstanceNorm, LayerNorm, Relu, Sigmoid, Tanh};
+use LayerSpec::{
+    BatchNorm, Flatten, Gelu, GlobalAveragePool, InstanceNorm, LayerNorm, Relu, Sigmoid, Silu, Tanh,
+};
 
 #[test]
 fn linear_layers() {
@@ -329,7 +150,8 @@ fn normalisation() {
     let groups = LayerSpec::GroupNorm { groups: 2 };
     let end = [Flatten, linear(3)];
     for layer in [LayerNorm, groups, InstanceNorm] {
-        let layers = [&[conv(4, [3, 3], 0, 1), layer, Tanh, conv(3, [3, 3], 1, 1)][..], &end].concat();
+        let layers =
+            [&[conv(4, [3, 3], 0, 1), layer.clone(), Tanh, conv(3, [3, 3], 1, 1)][..], &end].concat();
         check(net([6, 5, 2], Loss::SoftmaxCrossEntropy, &layers), 1);
         check(net([6, 5, 2], Loss::SoftmaxCrossEntropy, &layers), 3);
         let first = [&[layer, conv(4, [3, 3], 0, 1)][..], &end].concat();
@@ -341,6 +163,121 @@ fn normalisation() {
     check(net([1, 1, 6], Loss::SoftmaxCrossEntropy, &[linear(8), BatchNorm, Tanh, linear(3)]), 20);
 }
 
+fn residual(projection: bool, layers: &[LayerSpec]) -> LayerSpec {
+    LayerSpec::Residual { projection, layers: layers.to_vec() }
+}
+
+#[test]
+fn activations() {
+    let kinds = [Gelu, Silu, LayerSpec::LeakyRelu { slope: 0.1 }, LayerSpec::Elu { alpha: 0.7 }];
+    for kind in kinds {
+        let row = [kind.clone(), linear(8), kind.clone(), Tanh, kind.clone(), linear(3)];
+        check(net([1, 1, 5], Loss::SoftmaxCrossEntropy, &row), 2);
+        let image = [conv(3, [3, 3], 0, 1), kind.clone(), conv(3, [3, 3], 1, 1), kind, Flatten, linear(3)];
+        check(net([6, 5, 2], Loss::SoftmaxCrossEntropy, &image), 1);
+    }
+}
+
+#[test]
+fn losses() {
+    for loss in [Loss::Absolute, Loss::Huber { delta: 0.4 }, Loss::Hinge] {
+        check(net([1, 1, 5], loss, &[linear(6), Tanh, linear(3)]), 1);
+        check(net([1, 1, 5], loss, &[linear(4)]), 3);
+    }
+}
+
+#[test]
+fn residual_blocks() {
+    let end = [Flatten, linear(3)];
+    let with = |layers: &[LayerSpec]| net([6, 7, 3], Loss::SoftmaxCrossEntropy, &[layers, &end].concat());
+    let same = conv(3, [3, 3], 1, 1);
+    let halve = conv(4, [3, 3], 1, 2);
+    // First, in the middle, last; with an activation at either end; nested; with both kinds of shortcut.
+    check(with(&[residual(false, &[same.clone(), Tanh])]), 1);
+    check(with(&[same.clone(), residual(false, &[Relu, same.clone()]), Relu]), 2);
+    check(
+        with(&[same.clone(), Tanh, residual(true, &[halve.clone(), Tanh, conv(4, [3, 3], 1, 1)]), Relu]),
+        1,
+    );
+    check(with(&[residual(true, &[halve.clone(), Silu]), residual(false, &[LayerNorm, Gelu])]), 2);
+    let nested = residual(true, &[residual(false, &[same.clone(), Tanh]), conv(5, [1, 1], 0, 1)]);
+    check(with(&[conv(3, [3, 3], 1, 1), nested, GlobalAveragePool]), 1);
+    let row = |layers: &[LayerSpec]| net([1, 1, 5], Loss::SoftmaxCrossEntropy, layers);
+    check(row(&[residual(false, &[linear(7), Tanh, linear(5)]), linear(3)]), 1);
+    check(row(&[linear(6), Tanh, residual(true, &[linear(7), Silu, linear(4)]), Tanh, linear(3)]), 2);
+    check(row(&[residual(true, &[residual(false, &[Tanh, linear(5)]), linear(3)])]), 1);
+    // Samples that affect each other, in the body.
+    check(with(&[residual(false, &[same.clone(), BatchNorm, Tanh])]), 3);
+    // Larger than a chunk, whose samples share the linear layers.
+    check(row(&[residual(true, &[linear(4), Tanh]), linear(2)]), 40);
+}
+
+#[test]
+fn dropout() {
+    let drop = |rate| LayerSpec::Dropout { rate };
+    let row = |layers: &[LayerSpec]| net([1, 1, 9], Loss::SoftmaxCrossEntropy, layers);
+    check(row(&[linear(8), Tanh, drop(0.5), linear(3)]), 1);
+    check(row(&[drop(0.2), linear(8), drop(0.3), Relu, drop(0.1), linear(3)]), 3);
+    check(row(&[drop(0.0), residual(false, &[drop(0.5), linear(9)]), linear(2)]), 1);
+    let image =
+        [conv(3, [3, 3], 1, 1), drop(0.4), conv(4, [3, 3], 1, 1), Gelu, drop(0.3), Flatten, linear(3)];
+    check(net([5, 4, 2], Loss::SoftmaxCrossEntropy, &image), 1);
+    check(net([5, 4, 2], Loss::SoftmaxCrossEntropy, &image), 2);
+}
+
+/// Before or after a flatten layer, the same values are dropped; a second gradient drops others; an
+/// evaluation drops none.
+#[test]
+fn dropout_is_a_function_of_the_seed_and_off_in_an_evaluation() {
+    let drop = LayerSpec::Dropout { rate: 0.5 };
+    let first = conv(3, [3, 3], 1, 1);
+    let before =
+        net([4, 4, 2], Loss::SoftmaxCrossEntropy, &[first.clone(), drop.clone(), Flatten, linear(3)]);
+    let after = net([4, 4, 2], Loss::SoftmaxCrossEntropy, &[first.clone(), Flatten, drop, linear(3)]);
+    let without = net([4, 4, 2], Loss::SoftmaxCrossEntropy, &[first, Flatten, linear(3)]);
+    let run = |spec: &NetworkSpec| {
+        let network = Arc::new(Network::new(spec).unwrap());
+        let mut numbers = Numbers(5);
+        let samples = Arc::new(numbers.samples(4, 32, 3));
+        let w = network.initial(|| numbers.unit());
+        let mut worker = GradientWorker::new(network, samples, 1, Level::best());
+        worker.weights_mut().copy_from_slice(&w);
+        let mut sums = vec![vec![0.0; w.len()]; 3];
+        worker.seed(&[5, 6, 7, 8]);
+        for sum in &mut sums[..2] {
+            worker.add_scaled(&[0, 1, 2, 3], 1, &mut |_| 1.0, sum);
+        }
+        worker.seed(&[5, 6, 7, 8]);
+        worker.add_scaled(&[0, 1, 2, 3], 1, &mut |_| 1.0, &mut sums[2]);
+        (sums, worker.scores(&[0, 1, 2, 3]), worker.evaluate(&[0, 1, 2, 3]))
+    };
+    let (before, after, without) = (run(&before), run(&after), run(&without));
+    assert_eq!(before, after);
+    assert_ne!(before.0[0], before.0[1]);
+    assert_eq!(before.0[0], before.0[2]);
+    assert_eq!((before.1, before.2), (without.1, without.2));
+    assert_eq!(without.0[0], without.0[1]);
+}
+
+#[test]
+fn embeddings() {
+    let embed = LayerSpec::Embedding { columns: vec![3, 1, 4, 1], features: 2 };
+    let row = |layers: &[LayerSpec]| net([1, 1, 9], Loss::SoftmaxCrossEntropy, layers);
+    check(row(&[embed.clone(), linear(3)]), 1);
+    check(row(&[embed.clone(), Tanh, residual(false, &[linear(6), Tanh]), linear(3)]), 2);
+    check(row(&[embed.clone(), linear(6), BatchNorm, linear(3)]), 3);
+}
+
+#[test]
+fn attentions() {
+    let attend = |heads| LayerSpec::Attention { heads };
+    let end = [Flatten, linear(3)];
+    let with = |layers: &[LayerSpec]| net([2, 3, 4], Loss::SoftmaxCrossEntropy, &[layers, &end].concat());
+    check(with(&[attend(1)]), 1);
+    check(with(&[conv(6, [2, 2], 1, 1), Tanh, attend(3), Tanh]), 2);
+    check(with(&[residual(false, &[attend(2)]), residual(false, &[attend(4), Gelu, attend(1)])]), 1);
+}
+
 #[test]
 fn a_broken_sample_adds_nothing() {
     let spec = net(
@@ -348,14 +285,15 @@ fn a_broken_sample_adds_nothing() {
         Loss::SoftmaxCrossEntropy,
         &[conv(3, [3, 3], 0, 1), Relu, Flatten, linear(5), Relu, linear(3)],
     );
-    let network = Network::new(&spec).unwrap();
+    let network = Arc::new(Network::new(&spec).unwrap());
     let mut numbers = Numbers(3);
     let mut samples = numbers.samples(5, 36, 3);
     samples.inputs[1][7] = f32::INFINITY;
     samples.inputs[3][0] = f32::NAN;
+    let samples = Arc::new(samples);
     let w = network.initial(|| numbers.unit());
     for level in Level::available() {
-        let mut worker = Worker::new(&network, &samples, 1, level);
+        let mut worker = GradientWorker::new(network.clone(), samples.clone(), 1, level);
         worker.weights_mut().copy_from_slice(&w);
         let mut scale = |norm: f32| if norm.is_finite() { 1.0 } else { 0.0 };
         let (mut all, mut good) = (vec![0.0; w.len()], vec![0.0; w.len()]);

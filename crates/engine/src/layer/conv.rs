@@ -1,8 +1,8 @@
-//! Convolution without a copy of its patches: see [`crate::kernel::multiply`].
+//! Convolution without copying its patches: see [`dpsgd_kernels::multiply`].
 
-use crate::kernel::multiply::{Product, Table, Walk};
-use crate::kernel::{Level, SLACK, elementwise};
 use crate::network::Tensor;
+use dpsgd_kernels::multiply::{Product, Table, Walk};
+use dpsgd_kernels::{Level, SLACK, elementwise};
 
 /// A convolution. The flat vector holds its weights as \[y\]\[x\]\[in\]\[out\].
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ pub(crate) struct Conv {
     /// Where the weights begin in the flat vector.
     pub weights: usize,
     pub bias: Option<usize>,
-    /// Where the gradient begins among those that are materialised for a group: weights, then bias.
+    /// Where the gradient begins among the gradients materialised for a group: weights, then bias.
     pub dense: usize,
     pub tables: Tables,
 }
 
-/// The shapes, and the places that the multiplication goes through.
+/// The shapes, and the offsets that the product walks through.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     pub from: Option<Tensor>,
@@ -27,16 +27,16 @@ pub(crate) struct Tables {
     /// Forward: the patch of every output pixel, and the pixel itself.
     patches: Table,
     pixels: Table,
-    /// The same, column by column: neighbours in this order do not overlap in the input, so that adding to
-    /// one patch need not wait for the one before.
+    /// The same, column by column: neighbours in this order do not overlap in the input, so adding to one
+    /// patch need not wait for the previous one.
     columns_pixels: Table,
     columns_patches: Table,
-    /// Weight gradient: every place of the kernel in the first patch, and its row of weights.
+    /// Weight gradient: every position of the kernel in the first patch, and its row of weights.
     kernel: Table,
     weights: Table,
 }
 
-/// The weights arranged for the two directions; empty where they are used as they are.
+/// The weights arranged for the two directions; empty where they are used unchanged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packed {
     forward: Vec<f32>,
@@ -79,7 +79,7 @@ impl Conv {
         self.fan_in() * self.shapes().1.channels
     }
 
-    /// Arranges the weights; `backward` where the gradient of the input will be asked for.
+    /// Arranges the weights; `backward` if the gradient of the input will be needed.
     pub fn pack(&self, level: Level, w: &[f32], backward: bool, packed: &mut Packed) {
         let (from, to) = self.shapes();
         let (rows, outputs, width) = (self.fan_in(), to.channels, level.panel());
@@ -127,7 +127,7 @@ impl Conv {
         product.store(level, self.bias.map(|bias| &w[bias..]), y, self.tables.pixels.places());
     }
 
-    /// The gradient of the input, border and all; what was in `dx` is lost.
+    /// The gradient of the input, including the border; overwrites `dx`.
     pub fn backward(&self, level: Level, packed: &Packed, dy: &[f32], dx: &mut [f32]) {
         let (from, to) = self.shapes();
         let run = self.kernel[1] * from.channels;
@@ -147,8 +147,8 @@ impl Conv {
         }
     }
 
-    /// The gradient of the weights and the bias: written to `weights` and `bias` if `fresh`, and then the
-    /// sum of its squares is returned; added to them otherwise.
+    /// The gradient of the weights and the bias. If `fresh`, it overwrites `weights` and `bias`, and the sum
+    /// of its squares is returned; otherwise it is added to them.
     pub fn gradient(
         &self,
         level: Level,

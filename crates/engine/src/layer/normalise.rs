@@ -1,7 +1,7 @@
 //! Batch, layer, group and instance normalisation.
 //!
-//! The statistics are those of the samples at hand. There are no running averages: they would be an output
-//! computed from private data beside the clipped and noised one.
+//! The statistics are those of the samples at hand. There are no running averages: they would be computed
+//! from private data and released without clipping or noise.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use crate::network::Tensor;
 /// PyTorch's ε.
 const TINY: f32 = 1e-5;
 
-/// Over what a value is normalised.
+/// Which values are normalised together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Every channel over all samples of a group.
     Batch,
-    /// Each of so many groups of channels within a sample.
+    /// Each group of channels within a sample; holds the number of groups.
     Groups(usize),
 }
 
@@ -24,13 +24,14 @@ pub(crate) struct Normalise {
     pub input: usize,
     pub output: usize,
     pub extent: Extent,
-    /// Where the weights begin in the flat vector, and how many there are; as many biases follow.
+    /// Where the weights begin in the flat vector, and how many there are; the same number of
+    /// biases follows.
     pub parameters: Option<(usize, usize)>,
-    /// Where their gradient begins among those that are materialised.
+    /// Where their gradient begins among the materialised ones.
     pub dense: usize,
 }
 
-/// What the way back needs: the normalised values, without borders, and 1/√variance of every cell.
+/// What backpropagation needs: the normalised values, without borders, and 1/√variance of every cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Saved {
     pub values: Vec<f32>,
@@ -40,7 +41,7 @@ pub(crate) struct Saved {
 /// The samples of a chunk that are normalised together.
 pub(crate) struct Chunk {
     pub samples: Range<usize>,
-    /// From a sample to the next in the values of the input and of the output, or in their gradients.
+    /// The stride between samples in the values of the input and of the output, or in their gradients.
     pub strides: [usize; 2],
 }
 
@@ -52,7 +53,7 @@ impl Normalise {
         }
     }
 
-    /// The samples that share statistics: all, or each by itself.
+    /// The samples that share statistics: all of them, or each alone.
     fn together(&self, samples: &Range<usize>) -> Vec<Range<usize>> {
         match self.extent {
             Extent::Batch => vec![samples.clone()],

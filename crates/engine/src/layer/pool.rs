@@ -1,8 +1,8 @@
-//! Mean and largest value of windows.
+//! Mean and max pooling.
 
-use crate::kernel::Level;
-use crate::kernel::elementwise::{Windows, add_windows, fill_windows, spread_windows};
 use crate::network::Tensor;
+use dpsgd_kernels::Level;
+use dpsgd_kernels::elementwise::{Windows, add_windows, fill_windows, spread_windows};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolKind {
@@ -26,7 +26,8 @@ impl Pool {
         Windows { height, width, step: self.strides[1], pitch: from.pitch(), channels: from.channels }
     }
 
-    /// `chosen` receives, for the largest value, where it was found; `row_room` is for a row of the image.
+    /// For max pooling, `chosen` receives where each value was found; `row_room` is scratch for one row of
+    /// the image.
     #[allow(clippy::too_many_arguments, reason = "the two sides of a step, and room for what it needs")]
     pub fn forward(
         &self,
@@ -57,7 +58,7 @@ impl Pool {
                     for i in 0..self.kernel[0] {
                         for j in 0..self.kernel[1] {
                             let at = corner + i * from.pitch() + j * channels + c;
-                            // A NaN wins, as in PyTorch, so that it is seen.
+                            // A NaN wins, as in PyTorch, so that it is not hidden.
                             if x[at] > *out || x[at].is_nan() {
                                 (*out, *chosen) = (x[at], at as u32);
                             }
@@ -78,7 +79,7 @@ impl Pool {
         chosen: &[u32],
     ) {
         let channels = from.channels;
-        // Windows side by side that cover the image write every pixel themselves.
+        // Adjacent windows that cover the image write every pixel themselves.
         let covered = self.strides == self.kernel
             && from.height == to.height * self.kernel[0]
             && from.width == to.width * self.kernel[1];

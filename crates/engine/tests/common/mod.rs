@@ -1,7 +1,7 @@
 //! What the tests share: samples in memory and a small source of numbers.
-#![allow(dead_code, reason = "every test file uses its part")]
+#![allow(dead_code, reason = "each test file uses part of it")]
 
-use dpsgd_engine::{Samples, Target};
+use dpsgd_engine::{Label, Samples};
 
 /// Samples in memory.
 pub struct Memory {
@@ -17,10 +17,10 @@ impl Samples for Memory {
     fn copy_input(&self, index: u32, out: &mut [f32]) {
         out.copy_from_slice(&self.inputs[index as usize]);
     }
-    fn target(&self, index: u32) -> Target<'_> {
+    fn label(&self, index: u32) -> Label<'_> {
         match &self.values {
-            Some(values) => Target::Values(&values[index as usize]),
-            None => Target::Class(self.classes[index as usize]),
+            Some(values) => Label::Values(&values[index as usize]),
+            None => Label::Class(self.classes[index as usize]),
         }
     }
 }
