@@ -1,14 +1,15 @@
-//! Adult (Becker and Kohavi, 1996): whether a person of the 1994 census earns more than $50,000.
+//! Adult (Becker and Kohavi, 1996): whether a person in the 1994 census earns more than $50,000.
 //!
 //! The categories are those of the published `adult.names`, in its order. The ranges are round numbers
-//! around what the census asks for (`capital-gain` is recorded up to 99,999), not what occurs.
+//! around what the census asks for (`capital-gain` is recorded up to 99,999), not the values that occur.
 
 use std::path::Path;
 
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::schema::{Column, Plan, Schema};
-use crate::table::{self, Quirks};
+use crate::source::{Quirks, Source};
+use crate::table;
 
 /// The columns in the order of the files, which have no header.
 const NAMES: [&str; 15] = [
@@ -162,12 +163,12 @@ pub fn schema() -> Schema {
     )
 }
 
-/// Reads `adult.data` or `adult.test`: no header, a first line `|1x3 Cross validator` in the second, whose
-/// labels also end in a full stop.
+/// Reads `adult.data` or `adult.test`. Neither has a header; the second starts with the line
+/// `|1x3 Cross validator`, and its labels end in a full stop.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Dataset, DataError> {
     let plan = Plan::of(&schema())?;
     let quirks = Quirks { names: Some(&NAMES), comment: Some(b'|'), label_stop: true };
-    table::read(bytes, path, &plan, quirks)?.dataset(&plan)
+    table::read(&Source { path, bytes: Some(bytes), quirks }, &schema(), &plan)?.dataset(&plan)
 }
 
 #[cfg(test)]
@@ -175,8 +176,10 @@ mod tests {
     use super::*;
 
     const ROWS: &str = "|1x3 Cross validator\n\
-        25, Private, 226802, 11th, 7, Never-married, Machine-op-inspct, Own-child, Black, Male, 0, 0, 40, United-States, <=50K.\n\
-        50, ?, 83311, Bachelors, 13, Married-civ-spouse, ?, Husband, White, Male, 99999, 0, 13, Hong, >50K\n\n";
+        25, Private, 226802, 11th, 7, Never-married, Machine-op-inspct, Own-child, Black, Male, 0, 0, 40, \
+        United-States, <=50K.\n\
+        50, ?, 83311, Bachelors, 13, Married-civ-spouse, ?, Husband, White, Male, 99999, 0, 13, Hong, \
+        >50K\n\n";
 
     #[test]
     fn both_files_are_read_with_their_quirks() {

@@ -1,4 +1,4 @@
-//! CIFAR-10's binary version: records of a label and 3072 bytes, the red plane, the green, the blue.
+//! CIFAR-10's binary version: each record is a label and 3072 bytes, the red, green and blue planes.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const PIXELS: usize = SIDE * SIDE;
 const RECORD: usize = 1 + CHANNELS * PIXELS;
 const CLASSES: usize = 10;
 
-/// Samples from batches one after the other, stored with the channel last.
+/// The samples of consecutive batches, stored with the channel last.
 #[derive(Default)]
 pub struct Batches {
     labels: Vec<u32>,
@@ -40,7 +40,7 @@ impl Batches {
             if usize::from(label) >= CLASSES {
                 return Err(DataError::Content {
                     path: path.to_path_buf(),
-                    why: format!("record {number} has the label {label}, CIFAR-10 has {CLASSES} classes"),
+                    why: format!("record {number} has the label {label}, but CIFAR-10 has {CLASSES} classes"),
                 });
             }
             self.labels.push(u32::from(label));
@@ -51,7 +51,7 @@ impl Batches {
         Ok(())
     }
 
-    /// What was added, as a data set.
+    /// Everything added so far, as a data set.
     pub fn dataset(self) -> Result<Dataset, DataError> {
         let targets = Targets::Classes { labels: self.labels, classes: CLASSES };
         Dataset::new(Inputs::Bytes(self.values), targets, [SIDE, SIDE, CHANNELS])

@@ -1,8 +1,10 @@
 //! Samples in memory, served one at a time as `f32`, channel last.
 
 use std::ops::Range;
+use std::sync::Mutex;
 
 use crate::error::{DataError, setting};
+use crate::half::Half;
 
 /// The inputs of all samples, one after the other, each in the order height, width, channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +13,8 @@ pub enum Inputs {
     Bytes(Vec<u8>),
     /// Anything else.
     Floats(Vec<f32>),
+    /// Features of images: numbers of half precision, half as much to keep and to read.
+    Halves(Vec<Half>),
 }
 
 impl Inputs {
@@ -18,11 +22,12 @@ impl Inputs {
         match self {
             Inputs::Bytes(values) => values.len(),
             Inputs::Floats(values) => values.len(),
+            Inputs::Halves(values) => values.len(),
         }
     }
 }
 
-/// What is to be learned, one for each sample.
+/// The targets, one per sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
     /// Classification: a label below `classes` for each sample.
@@ -102,7 +107,24 @@ pub struct Dataset {
     shape: [usize; 3],
     numeric: Vec<bool>,
     affine: Affine,
+    /// What the loss of each class is multiplied by; empty for 1.
+    class_weights: Vec<f32>,
+    /// The rows of a table: how they are served once they are normalised.
+    table: Option<Missing>,
 }
+
+/// Which values of a table are missing.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Missing {
+    /// For each value; empty if none is missing.
+    at: Vec<bool>,
+    /// Whether the values are normalised: a missing one then is the mean, 0, and none is beyond the limit.
+    normalised: bool,
+}
+
+/// How far from the mean a normalised value of a table can be, in standard deviations: a few far values in a
+/// long tail would otherwise fill the clipped gradient of their row.
+pub const LIMIT: f32 = 5.0;
 
 impl Dataset {
     /// Samples of the given shape (height, width, channels), checked once: as many inputs as targets,
@@ -110,10 +132,10 @@ impl Dataset {
     pub fn new(inputs: Inputs, targets: Targets, shape: [usize; 3]) -> Result<Self, DataError> {
         let shape_text = format!("{}×{}×{}", shape[0], shape[1], shape[2]);
         let Some(length) = shape[0].checked_mul(shape[1]).and_then(|area| area.checked_mul(shape[2])) else {
-            return setting("shape", shape_text, "at most memory", "it is the size of one sample");
+            return setting("shape", shape_text, "small enough for memory", "it is the size of one sample");
         };
         if length == 0 {
-            return setting("shape", shape_text, "at least 1×1×1", "a sample holds something");
+            return setting("shape", shape_text, "at least 1×1×1", "a sample must not be empty");
         }
         if targets.is_empty() {
             return setting("samples", 0, "at least 1", "there is nothing to learn from");
@@ -123,13 +145,13 @@ impl Dataset {
                 "inputs",
                 inputs.len(),
                 format!("{} samples of {shape_text}", targets.len()),
-                "every target has one input",
+                "each target needs exactly one input",
             );
         }
         if let Targets::Classes { labels, classes } = &targets
             && let Some(label) = labels.iter().find(|label| **label as usize >= *classes)
         {
-            return setting("label", label, format!("below {classes}"), "it is the number of classes");
+            return setting("label", label, format!("below {classes}"), "there are that many classes");
         }
         let floats = [
             if let Inputs::Floats(values) = &inputs { values.as_slice() } else { &[] },
@@ -138,16 +160,71 @@ impl Dataset {
         if let Some(value) = floats.iter().copied().flatten().find(|value| !value.is_finite()) {
             return setting("value", value, "finite", "one infinite or undefined value spoils a gradient");
         }
+        if let Inputs::Halves(values) = &inputs
+            && values.iter().any(|value| !value.is_finite())
+        {
+            return setting("value", "inf or NaN", "finite", "one such value spoils a gradient");
+        }
         let numeric = vec![true; shape[2]];
-        let affine = Affine::new(&vec![unit(&inputs); shape[2]], &vec![0.0; shape[2]]);
-        Ok(Self { inputs, targets, shape, numeric, affine })
+        let (mean, std) = plain(&inputs);
+        let affine = affine(&inputs, &vec![mean; shape[2]], &vec![std; shape[2]]);
+        Ok(Self { inputs, targets, shape, numeric, affine, class_weights: Vec::new(), table: None })
     }
 
-    /// Marks the channels that are measured on a scale; the others (one-hot) are never normalised.
+    /// Marks the numeric channels; the others (one-hot) are never normalised.
     pub(crate) fn with_numeric(mut self, numeric: Vec<bool>) -> Self {
         debug_assert_eq!(numeric.len(), self.shape[2]);
         self.numeric = numeric;
         self
+    }
+
+    /// Makes the samples rows of a table; `missing` marks the values that are not there, and is empty if all
+    /// are.
+    pub(crate) fn with_missing(mut self, missing: Vec<bool>) -> Self {
+        debug_assert!(missing.is_empty() || missing.len() == self.inputs.len());
+        self.table = Some(Missing { at: missing, normalised: false });
+        self
+    }
+
+    /// Whether the samples are rows of a table, in which values can be missing.
+    pub fn is_table(&self) -> bool {
+        self.table.is_some()
+    }
+
+    /// Whether the value of a sample in a channel is missing.
+    pub(crate) fn is_missing(&self, index: usize, channel: usize) -> bool {
+        let at = index * self.input_len() + channel;
+        self.table.as_ref().is_some_and(|table| table.at.get(at).copied().unwrap_or(false))
+    }
+
+    /// Multiplies the loss of every sample by the weight of its class, divided by the largest weight: only the
+    /// ratios of these public constants matter. A gradient is clipped after it is weighted, so that weights
+    /// above 1 would be clipped away.
+    ///
+    /// # Guarantee
+    /// Nothing is spent: the gradient of a weighted sample is clipped like any other.
+    pub fn with_class_weights(mut self, weights: &[f32]) -> Result<Self, DataError> {
+        let classes = self.classes().unwrap_or(0);
+        if weights.len() != classes {
+            return setting(
+                "class-weights",
+                format!("{} numbers", weights.len()),
+                format!("{classes}"),
+                "there is one weight for each class; a value to predict has none",
+            );
+        }
+        if let Some(weight) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0)) {
+            return setting("class-weights", weight, "finite and above 0", "the loss is multiplied by it");
+        }
+        let largest = weights.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
+        self.class_weights = weights.iter().map(|weight| weight / largest).collect();
+        Ok(self)
+    }
+
+    /// What the loss of a sample is multiplied by.
+    pub fn weight(&self, index: usize) -> f32 {
+        let class = self.label(index).filter(|_| !self.class_weights.is_empty());
+        class.map_or(1.0, |class| self.class_weights[class as usize])
     }
 
     /// N, the number of samples.
@@ -155,7 +232,7 @@ impl Dataset {
         self.targets.len()
     }
 
-    /// Never true: a set without samples cannot be made.
+    /// Never true: a data set without samples cannot be made.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -170,7 +247,7 @@ impl Dataset {
         self.shape.iter().product()
     }
 
-    /// The number of classes; none for regression.
+    /// The number of classes; `None` for regression.
     pub fn classes(&self) -> Option<usize> {
         match self.targets {
             Targets::Classes { classes, .. } => Some(classes),
@@ -188,13 +265,13 @@ impl Dataset {
         &self.targets
     }
 
-    /// For each channel whether it is measured on a scale; false for the features of a categorical
-    /// column, which are 0 or 1 and stay so.
+    /// For each channel, whether it is numeric; false for the features of a categorical column,
+    /// which are 0 or 1 and stay that way.
     pub fn numeric(&self) -> &[bool] {
         &self.numeric
     }
 
-    /// The class of a sample; none for regression or beyond the end.
+    /// The class of a sample; `None` for regression or beyond the end.
     pub fn label(&self, index: usize) -> Option<u32> {
         match &self.targets {
             Targets::Classes { labels, .. } => labels.get(index).copied(),
@@ -202,7 +279,7 @@ impl Dataset {
         }
     }
 
-    /// The value of a sample; none for classification or beyond the end.
+    /// The value of a sample; `None` for classification or beyond the end.
     pub fn value(&self, index: usize) -> Option<f32> {
         match &self.targets {
             Targets::Classes { .. } => None,
@@ -221,62 +298,97 @@ impl Dataset {
         assert_eq!(out.len(), length, "the buffer must hold one sample");
         let sample = index * length..(index + 1) * length;
         match &self.inputs {
-            Inputs::Bytes(values) => self.affine.apply(&values[sample], out),
-            Inputs::Floats(values) => self.affine.apply(&values[sample], out),
+            Inputs::Bytes(values) => self.affine.apply(&values[sample.clone()], out),
+            Inputs::Floats(values) => self.affine.apply(&values[sample.clone()], out),
+            Inputs::Halves(values) => self.affine.apply(&values[sample.clone()], out),
+        }
+        if let Some(table) = self.table.as_ref().filter(|table| table.normalised) {
+            out.iter_mut().for_each(|value| *value = value.clamp(-LIMIT, LIMIT));
+            let missing = table.at.get(sample).unwrap_or_default();
+            out.iter_mut().zip(missing).filter(|(_, missing)| **missing).for_each(|(value, _)| *value = 0.0);
         }
     }
 
-    /// Serves `(x − mean)/std` for each channel, x being the value before normalisation. One pair for
-    /// each channel.
-    pub(crate) fn standardise(&mut self, mean: &[f32], std: &[f32]) {
-        let unit = unit(&self.inputs);
-        let scale: Vec<f32> = std.iter().map(|std| unit / std).collect();
-        let shift: Vec<f32> = mean.iter().zip(std).map(|(mean, std)| -mean / std).collect();
-        self.affine = Affine::new(&scale, &shift);
+    /// Says whether the constants of [`standardise`](Self::standardise) are means and deviations.
+    pub(crate) fn set_normalised(&mut self, normalised: bool) {
+        if let Some(table) = &mut self.table {
+            table.normalised = normalised;
+        }
     }
 
-    /// Features in the place of the inputs, which are given to `f` as they are served; their shape, and so many threads.
+    /// Serves `(x − mean)/std` for each channel, where x is the value before normalisation, from 0 to 1. One
+    /// pair per channel.
+    pub(crate) fn standardise(&mut self, mean: &[f32], std: &[f32]) {
+        self.affine = affine(&self.inputs, mean, std);
+    }
+
+    /// The mean and the deviation with which [`standardise`](Self::standardise) leaves values as they are.
+    pub(crate) fn plain(&self) -> (f32, f32) {
+        plain(&self.inputs)
+    }
+
+    /// The same targets with other inputs.
+    pub(crate) fn with_inputs(&self, inputs: Inputs, shape: [usize; 3]) -> Result<Self, DataError> {
+        let made = Self::new(inputs, self.targets.clone(), shape)?;
+        Ok(Self { class_weights: self.class_weights.clone(), ..made })
+    }
+
+    /// Replaces the inputs by features of the given shape. `f` computes them from inputs as they are served,
+    /// `block` samples or fewer at a time, on `threads` threads.
     ///
     /// # Guarantee
-    /// A sample's features depend on that sample alone, as far as `f` is a function of what it is given: data sets that
-    /// differ in g samples still differ in g.
+    /// A sample's features depend on that sample alone, provided that `f` computes those of each of its inputs
+    /// from that input: data sets that differ in g samples still differ in g.
     pub fn map(
         &self,
         shape: [usize; 3],
         threads: usize,
+        block: usize,
         f: impl Fn(&[f32], &mut [f32]) + Sync,
     ) -> Result<Self, DataError> {
-        let length: usize = shape.iter().product();
-        let mut features = vec![0.0; self.len() * length];
-        let part = self.len().div_ceil(threads.max(1));
+        let (block, length, given) = (block.max(1), shape.iter().product::<usize>(), self.input_len());
+        let mut features = vec![Half::default(); self.len() * length];
+        let mut blocks = features.chunks_mut(block * length.max(1)).enumerate();
+        let next = Mutex::new(&mut blocks);
         std::thread::scope(|scope| {
-            for (i, features) in features.chunks_mut(part * length.max(1)).enumerate() {
-                let f = &f;
-                scope.spawn(move || {
-                    let mut input = vec![0.0; self.input_len()];
-                    for (j, out) in features.chunks_exact_mut(length).enumerate() {
-                        self.copy_input(i * part + j, &mut input);
-                        f(&input, out);
+            for _ in 0..threads.max(1) {
+                scope.spawn(|| {
+                    let (mut inputs, mut made) = (vec![0.0; block * given], vec![0.0; block * length]);
+                    // A poisoned lock means that another thread panicked; the scope passes that on.
+                    while let Some((i, features)) = next.lock().ok().and_then(|mut blocks| blocks.next()) {
+                        let samples = features.len() / length;
+                        for (j, input) in inputs.chunks_exact_mut(given).take(samples).enumerate() {
+                            self.copy_input(i * block + j, input);
+                        }
+                        let made = &mut made[..features.len()];
+                        f(&inputs[..samples * given], made);
+                        features.iter_mut().zip(made).for_each(|(half, made)| *half = Half::new(*made));
                     }
                 });
             }
         });
-        Self::new(Inputs::Floats(features), self.targets.clone(), shape)
+        self.with_inputs(Inputs::Halves(features), shape)
     }
 
-    /// Some consecutive samples, a public rule: as many of them as there are.
+    /// The samples in `range`, a public rule; a range that reaches past the end is cut off there.
     pub fn part(&self, range: Range<usize>) -> Result<Self, DataError> {
         let end = range.end.min(self.len());
         if range.start >= end {
             let given = format!("{}..{}", range.start, range.end);
-            return setting("part", given, format!("of {} samples", self.len()), "a data set is not empty");
+            return setting(
+                "part",
+                given,
+                format!("of {} samples", self.len()),
+                "a data set must not be empty",
+            );
         }
         let range = range.start..end;
         let values = range.start * self.input_len()..range.end * self.input_len();
         Ok(Self {
             inputs: match &self.inputs {
-                Inputs::Bytes(all) => Inputs::Bytes(all[values].to_vec()),
-                Inputs::Floats(all) => Inputs::Floats(all[values].to_vec()),
+                Inputs::Bytes(all) => Inputs::Bytes(all[values.clone()].to_vec()),
+                Inputs::Floats(all) => Inputs::Floats(all[values.clone()].to_vec()),
+                Inputs::Halves(all) => Inputs::Halves(all[values.clone()].to_vec()),
             },
             targets: match &self.targets {
                 Targets::Classes { labels, classes } => {
@@ -287,19 +399,45 @@ impl Dataset {
             shape: self.shape,
             numeric: self.numeric.clone(),
             affine: self.affine.clone(),
+            class_weights: self.class_weights.clone(),
+            table: self.table.as_ref().map(|table| Missing {
+                at: table.at.get(values).unwrap_or_default().to_vec(),
+                normalised: table.normalised,
+            }),
         })
     }
 }
 
-/// What one unit of a stored value stands for.
-fn unit(inputs: &Inputs) -> f32 {
+/// How far from 0 features are expected to lie, a public constant: ±[`REACH`] is the range from 0 to 1 in
+/// which normalisation sees them.
+pub const REACH: f32 = 4.0;
+
+/// a and b of the value x = a·stored + b before normalisation, from 0 to 1.
+pub(crate) fn scale(inputs: &Inputs) -> [f32; 2] {
     match inputs {
-        Inputs::Bytes(_) => 1.0 / 255.0,
-        Inputs::Floats(_) => 1.0,
+        Inputs::Bytes(_) => [1.0 / 255.0, 0.0],
+        Inputs::Floats(_) => [1.0, 0.0],
+        Inputs::Halves(_) => [0.5 / REACH, 0.5],
     }
 }
 
-/// A data set for training and one, of the same shape, for measuring what was learned.
+/// (x − mean)/std of what is stored.
+fn affine(inputs: &Inputs, mean: &[f32], std: &[f32]) -> Affine {
+    let [unit, zero] = scale(inputs);
+    let slope: Vec<f32> = std.iter().map(|std| unit / std).collect();
+    let shift: Vec<f32> = mean.iter().zip(std).map(|(mean, std)| (zero - mean) / std).collect();
+    Affine::new(&slope, &shift)
+}
+
+/// A mean and a deviation that change nothing: bytes are served from 0 to 1, other values as they are.
+fn plain(inputs: &Inputs) -> (f32, f32) {
+    match inputs {
+        Inputs::Bytes(_) | Inputs::Floats(_) => (0.0, 1.0),
+        Inputs::Halves(_) => (0.5, 0.5 / REACH),
+    }
+}
+
+/// A data set for training and one of the same shape for testing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     /// What the model learns from.
@@ -355,7 +493,7 @@ mod tests {
         assert!(refused(bytes(5), labels(2), [1, 3, 1]).contains("2 samples of 1×3×1"));
         assert!(refused(bytes(0), labels(0), [1, 3, 1]).contains("at least 1"));
         assert!(refused(bytes(0), labels(1), [0, 3, 1]).contains("at least 1×1×1"));
-        assert!(refused(bytes(1), labels(1), [usize::MAX, 3, 1]).contains("at most memory"));
+        assert!(refused(bytes(1), labels(1), [usize::MAX, 3, 1]).contains("small enough for memory"));
         let wrong = Targets::Classes { labels: vec![0, 10], classes: 10 };
         assert!(refused(bytes(2), wrong, [1, 1, 1]).contains("label = 10: below 10"));
         assert!(refused(Inputs::Floats(vec![f32::NAN]), labels(1), [1, 1, 1]).contains("finite"));
@@ -367,19 +505,51 @@ mod tests {
         let targets = Targets::Classes { labels: vec![0, 1, 2, 1, 0], classes: 3 };
         let mut set = Dataset::new(Inputs::Bytes((0..10).collect()), targets.clone(), [1, 2, 1]).unwrap();
         set.standardise(&[0.5], &[0.25]);
-        for threads in [1, 2, 3, 8] {
-            let map = |x: &[f32], out: &mut [f32]| out.copy_from_slice(&[x[0] + x[1], x[0] * x[1], 1.0]);
-            let made = set.map([1, 1, 3], threads, map).unwrap();
+        for (threads, block) in [(1, 1), (2, 1), (3, 2), (8, 16), (1, 4), (2, 0)] {
+            let map = |x: &[f32], out: &mut [f32]| {
+                for (x, out) in x.chunks_exact(2).zip(out.chunks_exact_mut(3)) {
+                    out.copy_from_slice(&[x[0] + x[1], x[0] * x[1], 1.0]);
+                }
+            };
+            let made = set.map([1, 1, 3], threads, block, map).unwrap();
             assert_eq!((made.shape(), made.targets()), ([1, 1, 3], &targets));
             for i in 0..5 {
                 let (mut x, mut out) = ([0.0; 2], [0.0; 3]);
                 set.copy_input(i, &mut x);
                 made.copy_input(i, &mut out);
-                assert_eq!(out, [x[0] + x[1], x[0] * x[1], 1.0], "sample {i} with {threads} threads");
+                let expected = [x[0] + x[1], x[0] * x[1], 1.0].map(|value| f32::from(Half::new(value)));
+                assert_eq!(out, expected, "sample {i} with {threads} threads, {block} at a time");
             }
         }
-        assert!(set.map([0, 1, 1], 2, |_, _| ()).is_err(), "a sample holds something");
-        assert!(set.map([1, 1, 1], 2, |_, out| out[0] = f32::NAN).is_err(), "every number is finite");
+        assert!(set.map([0, 1, 1], 2, 1, |_, _| ()).is_err(), "a sample holds something");
+        assert!(set.map([1, 1, 1], 2, 1, |_, out| out[0] = f32::NAN).is_err(), "every number is finite");
+    }
+
+    #[test]
+    fn a_missing_value_is_the_mean_and_a_far_one_the_limit() {
+        let set = Dataset::new(Inputs::Floats(vec![0.5, 0.9, 0.3, 0.2]), labels(2), [1, 1, 2]).unwrap();
+        let mut set = set.with_missing(vec![true, false, false, false]);
+        let mut row = [0.0; 2];
+        set.copy_input(0, &mut row);
+        assert_eq!(row, [0.5, 0.9], "nothing is normalised yet");
+        set.standardise(&[0.2, 0.1], &[0.1, 0.01]);
+        set.set_normalised(true);
+        set.copy_input(0, &mut row);
+        assert_eq!(row, [0.0, LIMIT]);
+        set.part(1..2).unwrap().copy_input(0, &mut row);
+        assert!((row[0] - 1.0).abs() < 1e-6 && row[1] == LIMIT, "{row:?}");
+    }
+
+    #[test]
+    fn only_the_ratios_of_class_weights_matter() {
+        let targets = Targets::Classes { labels: vec![0, 1], classes: 2 };
+        let set = Dataset::new(Inputs::Bytes(vec![1, 2]), targets, [1, 1, 1]).unwrap();
+        assert_eq!((set.weight(0), set.weight(1)), (1.0, 1.0));
+        let set = set.with_class_weights(&[2.0, 20.0]).unwrap();
+        assert_eq!((set.weight(0), set.weight(1)), (0.1, 1.0));
+        for wrong in [&[1.0][..], &[1.0, 0.0], &[1.0, f32::NAN], &[1.0, -1.0]] {
+            assert!(set.clone().with_class_weights(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

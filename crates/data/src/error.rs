@@ -9,28 +9,29 @@ use std::path::PathBuf;
 pub enum DataError {
     /// No such data set is known.
     #[error(
-        "data set {given:?} is not known: mnist, fashion-mnist, cifar10 and adult are; any other goes in as CSV"
+        "data set {given:?} is not known: mnist, fashion-mnist, cifar10 and adult are; any other must be \
+         a CSV file"
     )]
     Unknown {
         /// What was given.
         given: String,
     },
-    /// A known data set is nowhere to be found.
+    /// A known data set was not found.
     #[error("{set} is not in {searched}; {advice}")]
     NotFound {
         /// Its name.
         set: &'static str,
-        /// Where was looked.
+        /// The places searched.
         searched: String,
         /// What to do.
         advice: String,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error it reported.
         source: io::Error,
     },
     /// The compressed data are damaged.
@@ -38,7 +39,7 @@ pub enum DataError {
     Gzip {
         /// The file.
         path: PathBuf,
-        /// What the decoder said.
+        /// The error of the decoder.
         why: String,
     },
     /// The file ends early.
@@ -51,7 +52,7 @@ pub enum DataError {
         /// The bytes it must have.
         expected: u128,
     },
-    /// The file goes on after its end.
+    /// The file is longer than it must be.
     #[error("{path}: more than the {expected} bytes it must have")]
     TooLong {
         /// The file.
@@ -78,7 +79,7 @@ pub enum DataError {
         why: String,
     },
     /// The file is not the published one.
-    #[error("{path}: SHA-256 is {found}, of the published file it is {expected}")]
+    #[error("{path}: SHA-256 is {found}, but the published file has {expected}")]
     Checksum {
         /// The file.
         path: PathBuf,
@@ -87,7 +88,7 @@ pub enum DataError {
         /// The published one.
         expected: &'static str,
     },
-    /// A file of a known data set was refused; says what to do.
+    /// A file of a known data set was refused, with what to do about it.
     #[error("{source}; {advice}")]
     Known {
         /// Why.
@@ -122,7 +123,7 @@ pub enum DataError {
     Fetch {
         /// The command that failed.
         command: String,
-        /// How.
+        /// How it failed.
         why: String,
         /// What to do by hand.
         advice: String,

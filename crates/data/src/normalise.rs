@@ -7,15 +7,16 @@ use crate::dataset::{Dataset, Split};
 use crate::error::{DataError, setting};
 use crate::release::{self, Release};
 
-/// Where the constants of (x − mean)/std come from. x is from 0 to 1: a byte over 255, or a table's
-/// value within its public range.
+/// Where the constants of (x − mean)/std come from. x lies between 0 and 1: a byte over 255, a table's value
+/// within its public range, or a feature within ±[`REACH`](crate::dataset::REACH).
 ///
-/// There is one pair for each numeric channel; the features of categorical columns are 0 or 1 and stay
-/// so.
+/// There is one pair for each numeric channel; the features of categorical columns are 0 or 1 and stay that
+/// way. In a table, a missing number is served as the mean, and one far from it as [`LIMIT`](crate::LIMIT)
+/// standard deviations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Normalisation {
-    /// Inputs stay from 0 to 1. Releases nothing.
+    /// Inputs stay between 0 and 1, features as they are. Releases nothing.
     None,
     /// Constants known without looking at the data. Releases nothing, **provided they are public**:
     /// constants computed from the private data belong to `Private`.
@@ -39,13 +40,13 @@ pub struct Private {
     pub divisor: Divisor,
 }
 
-/// What the noised sums are divided by, which the neighbour relation decides.
+/// What the noised sums are divided by, which depends on the neighbour relation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Divisor {
     /// Neighbours by substitution: N is the same for all neighbours and may be used.
     Samples,
-    /// Neighbours by adding and removing: N is private; this public count stands in for it.
+    /// Neighbours by adding and removing: N is private; this public count replaces it.
     Expected(f64),
 }
 
@@ -68,9 +69,9 @@ impl Split {
     ///
     /// # Guarantee
     ///
-    /// `None` and `Public` release nothing about the samples. `Private` is G_µ-DP for one differing
-    /// sample, and G_{gµ} for g of them: the returned [`Release::mu`]`(g)` belongs into `RunConfig::releases`.
-    /// Each call with `Private` is a release of its own.
+    /// `None` and `Public` release nothing about the samples. `Private` is G_µ-DP for one differing sample,
+    /// and G_{gµ} for g of them: the returned [`Release::mu`]`(1)` belongs in `RunConfig::releases`. Each
+    /// call with `Private` is a separate release.
     pub fn normalise(
         &mut self,
         normalisation: &Normalisation,
@@ -79,26 +80,28 @@ impl Split {
         let channels = self.train.numeric().iter().filter(|numeric| **numeric).count();
         let release = match normalisation {
             Normalisation::None => {
-                self.standardise(&vec![0.0; channels], &vec![1.0; channels]);
+                let (mean, std) = self.train.plain();
+                self.standardise(&vec![mean; channels], &vec![std; channels], false);
                 return Ok(None);
             }
             Normalisation::Public { mean, std } => {
                 check(mean, std, channels)?;
-                self.standardise(mean, std);
+                self.standardise(mean, std, true);
                 return Ok(None);
             }
-            // Nothing is measured on a scale: there is nothing to release.
+            // No channel is numeric, so there is nothing to release.
             Normalisation::Private(_) if channels == 0 => return Ok(None),
             Normalisation::Private(private) => release::release(&self.train, private, noise)?,
         };
-        self.standardise(release.mean(), release.std());
+        self.standardise(release.mean(), release.std(), true);
         Ok(Some(release))
     }
 
-    fn standardise(&mut self, mean: &[f32], std: &[f32]) {
+    fn standardise(&mut self, mean: &[f32], std: &[f32], normalised: bool) {
         for set in [&mut self.train, &mut self.test] {
             let (mean, std) = spread(set, mean, std);
             set.standardise(&mean, &std);
+            set.set_normalised(normalised);
         }
     }
 }

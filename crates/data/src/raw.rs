@@ -1,4 +1,4 @@
-//! The bytes of a file, unzipped if they are zipped, never more than were asked for.
+//! The bytes of a file, unzipped if necessary, and never more than requested.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::error::DataError;
 
-/// The first bytes of gzip data. They decide, not the name: people unzip and rename.
+/// The first bytes of gzip data. They decide, not the file name: people unzip and rename.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The largest file that is read whole without its size being known beforehand.
+/// The largest file that is read whole when its size is not known beforehand.
 pub(crate) const MOST_BYTES: u64 = 1 << 33;
 
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> DataError + '_ {
@@ -24,7 +24,7 @@ pub(crate) fn open(path: &Path) -> Result<(Box<dyn Read>, bool), DataError> {
     let file = File::open(path).map_err(io(path))?;
     let mut file = BufReader::with_capacity(1 << 16, file);
     let zipped = file.fill_buf().map_err(io(path))?.starts_with(&GZIP);
-    // The decoder of several members refuses what follows the first if it is not another one.
+    // The multi-member decoder refuses trailing data that is not another gzip member.
     Ok(if zipped { (Box::new(MultiGzDecoder::new(file)), true) } else { (Box::new(file), false) })
 }
 

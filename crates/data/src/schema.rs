@@ -1,9 +1,42 @@
-//! What the columns of a table mean, written down before the data are looked at.
+//! What the columns of a table mean, declared before anybody looks at the data.
 //!
-//! The categories that occur in a private file and the smallest and largest value of a column depend on
-//! the data: one person with a rare job would add a feature to the model. So both are written into the
-//! schema, as public knowledge. Taking them from the file is possible under its own name, `FromData`,
-//! and outside of any guarantee; [`Schema::uncovered`] lists such columns.
+//! Which categories occur in a private file, and the smallest and largest value of a column, depend on the
+//! data: one person with a rare job would add a feature to the model. So the schema states both, as public
+//! knowledge.
+//!
+//! ```toml
+//! ignore = ["id"]                     # columns that are not used
+//! missing = ["", "?", "NA"]           # how a missing value is written
+//! unlisted = "zero"                   # what to do with a category that is not in the list
+//! delimiter = ";"                     # what separates the fields
+//!
+//! [label]                             # what the model learns to predict
+//! name = "income"
+//! categories = ["low", "high"]
+//!
+//! [[column]]                          # a number
+//! name = "age"
+//! range = [0, 100]
+//!
+//! [[column]]                          # a category
+//! name = "job"
+//! categories = "from-data"            # not covered by the guarantee
+//! ```
+//!
+//! | key | meaning | default |
+//! |---|---|---|
+//! | `label` | the column to predict: a class if it has `categories`, a value if a `range` | required |
+//! | `column` | an input: a `range`, mapped to 0 to 1, or `categories`, each a 0/1 feature | required |
+//! | `ignore` | columns that are not used; any other column without a meaning is refused | none |
+//! | `missing` | strings that mean no value: the mean of the column (the middle of its range if it is not normalised), or none of the categories | `""`, `"?"` |
+//! | `unlisted` | an unlisted category: `"refuse"` the file, or `"zero"`, count it as missing | `"refuse"` |
+//! | `delimiter` | one ASCII character between fields, neither a quote nor an end of line | `","` |
+//!
+//! A value outside its range counts as the nearer end. A label is never missing or unlisted: such a row is
+//! refused. No row is skipped, so that N does not depend on what the rows hold.
+//!
+//! `range = "from-data"` and `categories = "from-data"` take the range or the list from the training file.
+//! That releases them without noise, **outside any guarantee**; [`Schema::uncovered`] lists such columns.
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,10 +74,10 @@ pub enum RangeSource {
 pub struct Column {
     /// Its name in the header.
     pub name: String,
-    /// A numeric column: the range that becomes 0 to 1.
+    /// A numeric column: the range that is mapped to 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<RangeSource>,
-    /// A categorical column: the values it may have, a feature of 0 or 1 for each.
+    /// A categorical column: its possible values, each a feature of 0 or 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub categories: Option<CategorySource>,
 }
@@ -70,7 +103,7 @@ impl Column {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unlisted {
-    /// The file is refused. That tells whoever loads the file, not those who see the model.
+    /// The file is refused. Whoever loads the file sees this; those who see the model do not.
     #[default]
     Refuse,
     /// It counts as missing: all features of the column are 0.
@@ -99,16 +132,16 @@ pub enum Unlisted {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Schema {
-    /// What is to be learned: a class if it has categories, a value from 0 to 1 if it has a range.
+    /// The target: a class if it has categories, a value from 0 to 1 if it has a range.
     pub label: Column,
-    /// The inputs, in the order in which the model sees them; the file may have another.
+    /// The inputs, in the order in which the model sees them; the file may use another order.
     #[serde(rename = "column", default)]
     pub columns: Vec<Column>,
-    /// The columns that are not used. One that is neither used nor listed here is refused.
+    /// The columns that are not used. A column that is neither used nor listed here is refused.
     #[serde(default)]
     pub ignore: Vec<String>,
-    /// How a missing value is written: a number then counts as the middle of its range, a category as
-    /// none of the list. No row is left out, so that N does not depend on the data.
+    /// How a missing value is written: a number then counts as the mean of its column (the middle of its
+    /// range if it is not normalised), a category as none of the list. No row is left out, so that N does not depend on the data.
     #[serde(default = "missing")]
     pub missing: Vec<String>,
     /// What happens to a category that is not in the list.
@@ -128,7 +161,7 @@ fn delimiter() -> char {
 }
 
 impl Schema {
-    /// A schema with the usual marks: `?` and nothing for a missing value, a comma between fields.
+    /// A schema with the defaults: `?` and an empty field for a missing value, a comma between fields.
     pub fn new(label: Column, columns: Vec<Column>) -> Self {
         Self {
             label,
@@ -140,15 +173,15 @@ impl Schema {
         }
     }
 
-    /// What separates the fields, checked.
+    /// The delimiter, checked.
     pub(crate) fn delimiter(&self) -> Result<u8, DataError> {
         match u8::try_from(self.delimiter) {
             Ok(byte) if byte.is_ascii() && !b"\"\r\n".contains(&byte) => Ok(byte),
             _ => setting(
                 "delimiter",
                 format!("{:?}", self.delimiter),
-                "an ASCII character but no quote and no end of line",
-                "it is one byte between two fields",
+                "an ASCII character other than a quote or an end of line",
+                "it is the single byte between two fields",
             ),
         }
     }
@@ -186,7 +219,7 @@ impl Encoding {
                         name,
                         format!("[{low}, {high}]"),
                         "a finite low below a finite high",
-                        "it is the public range that becomes 0 to 1",
+                        "it is the public range that is mapped to 0 to 1",
                     );
                 }
                 Ok(Encoding::Range { low: *low, width })
@@ -202,14 +235,14 @@ impl Encoding {
                         name,
                         format!("{list:?}"),
                         "at least one category, none twice",
-                        "every category is a feature of its own",
+                        "each category becomes one feature",
                     );
                 }
                 Ok(Encoding::Categories(places))
             }
             // Resolved before a schema is checked, see `table`.
             (Some(RangeSource::FromData), None) | (None, Some(CategorySource::FromData)) => {
-                setting(name, "from-data", "a public list or range", "the file has not been looked at")
+                setting(name, "from-data", "a public list or range", "the file has not been read")
             }
             (range, _) => setting(
                 name,
@@ -229,12 +262,11 @@ pub(crate) struct Plan {
     pub(crate) ignore: HashSet<String>,
     pub(crate) missing: HashSet<String>,
     pub(crate) unlisted: Unlisted,
-    pub(crate) delimiter: u8,
 }
 
 impl Plan {
     pub(crate) fn of(schema: &Schema) -> Result<Self, DataError> {
-        let delimiter = schema.delimiter()?;
+        schema.delimiter()?;
         if schema.columns.is_empty() {
             return setting("columns", "none", "at least one", "there is nothing to learn from");
         }
@@ -242,7 +274,7 @@ impl Plan {
         let all = std::iter::once(&schema.label).chain(&schema.columns).map(|column| &column.name);
         for name in all.chain(&schema.ignore) {
             if !seen.insert(name) {
-                return setting("column", name, "listed once", "it is one input, the label, or ignored");
+                return setting("column", name, "listed once", "a column is an input, the label, or ignored");
             }
         }
         let columns = schema
@@ -256,7 +288,6 @@ impl Plan {
             ignore: schema.ignore.iter().cloned().collect(),
             missing: schema.missing.iter().cloned().collect(),
             unlisted: schema.unlisted,
-            delimiter,
         })
     }
 
@@ -265,7 +296,7 @@ impl Plan {
         self.columns.iter().map(|(_, encoding)| encoding.width()).sum()
     }
 
-    /// For each feature whether it is measured on a scale.
+    /// For each feature, whether it is numeric.
     pub(crate) fn numeric(&self) -> Vec<bool> {
         let repeated = self.columns.iter().map(|(_, encoding)| {
             std::iter::repeat_n(matches!(encoding, Encoding::Range { .. }), encoding.width())

@@ -1,21 +1,19 @@
-//! Tables: CSV with a header, read as a [`Schema`] says.
+//! Tables: CSV with a header, Parquet, or a NumPy array of columns, read according to a [`Schema`].
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-
-use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
 
 use crate::dataset::{Dataset, Inputs, Split, Targets};
 use crate::error::{DataError, setting};
-use crate::raw;
+use crate::records::{Record, Records};
 use crate::schema::{CategorySource, Column, Encoding, Plan, RangeSource, Schema, Unlisted};
+use crate::source::Source;
 
 /// Where the test samples come from. A rule on row numbers is public and fixed, so replacing one row
 /// changes one sample of one of the two sets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestRows {
-    /// A file of their own.
+    /// A separate file.
     File(PathBuf),
     /// The last rows: this fraction of all, rounded down, at least one.
     Last(f64),
@@ -23,28 +21,16 @@ pub enum TestRows {
     Every(usize),
 }
 
-/// How a file departs from CSV with a header.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Quirks {
-    /// The names of the columns of a file without a header.
-    pub(crate) names: Option<&'static [&'static str]>,
-    /// A line that starts with it is a comment.
-    pub(crate) comment: Option<u8>,
-    /// A full stop at the end of a label is not part of it.
-    pub(crate) label_stop: bool,
-}
-
-/// Reads a table, zipped or not. Column names and fields are trimmed; fields may be quoted.
+/// Reads a table: `.parquet`, `.npy`, `.npz`, or else CSV, zipped or not. Column names and fields are
+/// trimmed; fields of CSV may be quoted.
 ///
-/// Every row becomes numbers by itself, whatever the other rows hold, as long as
-/// [`Schema::uncovered`] is empty.
+/// Each row is converted on its own, regardless of the other rows, as long as [`Schema::uncovered`] is empty.
 pub fn load(train: &Path, test: &TestRows, schema: &Schema) -> Result<Split, DataError> {
-    let quirks = Quirks::default();
-    let resolved = resolve(train, schema, quirks)?;
-    let plan = Plan::of(&resolved)?;
-    let rows = read(raw::open(train)?.0, train, &plan, quirks)?;
+    let train = Source::file(train);
+    let plan = Plan::of(&resolve(&train, schema)?)?;
+    let rows = read_columns(&train, schema, &plan, true)?;
     let (train, test) = match test {
-        TestRows::File(path) => (rows, read(raw::open(path)?.0, path, &plan, quirks)?),
+        TestRows::File(path) => (rows, read_columns(&Source::file(path), schema, &plan, true)?),
         TestRows::Last(fraction) => {
             if !(*fraction > 0.0 && *fraction < 1.0) {
                 return setting("test fraction", fraction, "above 0 and below 1", "both sets need samples");
@@ -63,11 +49,20 @@ pub fn load(train: &Path, test: &TestRows, schema: &Schema) -> Result<Split, Dat
     Ok(Split { train: train.dataset(&plan)?, test: test.dataset(&plan)? })
 }
 
+/// Reads a table as one data set; see [`load`].
+pub fn load_one(path: &Path, schema: &Schema) -> Result<Dataset, DataError> {
+    let source = Source::file(path);
+    let plan = Plan::of(&resolve(&source, schema)?)?;
+    read_columns(&source, schema, &plan, true)?.dataset(&plan)
+}
+
 /// The rows of a table as numbers.
 #[derive(Default)]
 pub(crate) struct Rows {
     values: Vec<f32>,
-    /// A class's place, or a value from 0 to 1.
+    /// For each value, whether it is missing.
+    missing: Vec<bool>,
+    /// The index of a class, or a value from 0 to 1.
     targets: Vec<f64>,
 }
 
@@ -78,16 +73,17 @@ impl Rows {
 
     fn parted(self, plan: &Plan, is_test: impl Fn(usize) -> bool) -> Result<(Self, Self), DataError> {
         let (mut train, mut test) = (Self::default(), Self::default());
-        for (row, (values, target)) in
-            self.values.chunks_exact(plan.features()).zip(&self.targets).enumerate()
-        {
+        let width = plan.features();
+        let values = self.values.chunks_exact(width).zip(self.missing.chunks_exact(width));
+        for (row, ((values, missing), target)) in values.zip(&self.targets).enumerate() {
             let part = if is_test(row) { &mut test } else { &mut train };
             part.values.extend_from_slice(values);
+            part.missing.extend_from_slice(missing);
             part.targets.push(*target);
         }
         if train.len() == 0 || test.len() == 0 {
             let given = format!("{} for training, {} for testing", train.len(), test.len());
-            return setting("rows", given, "at least one each", "a file without test rows is divided");
+            return setting("rows", given, "at least one each", "the file is split into both sets");
         }
         Ok((train, test))
     }
@@ -103,46 +99,23 @@ impl Rows {
             }
         };
         let set = Dataset::new(Inputs::Floats(self.values), targets, [1, 1, plan.features()])?;
-        Ok(set.with_numeric(plan.numeric()))
+        let missing = if self.missing.contains(&true) { self.missing } else { Vec::new() };
+        Ok(set.with_numeric(plan.numeric()).with_missing(missing))
     }
 }
 
-/// The reader and the names of its columns.
-fn reader<R: Read>(
-    input: R,
-    path: &Path,
-    delimiter: u8,
-    quirks: Quirks,
-) -> Result<(csv::Reader<R>, Vec<String>), DataError> {
-    let mut reader = ReaderBuilder::new()
-        .has_headers(quirks.names.is_none())
-        .delimiter(delimiter)
-        .comment(quirks.comment)
-        .trim(Trim::All)
-        .from_reader(input);
-    let names = match quirks.names {
-        Some(names) => names.iter().map(ToString::to_string).collect(),
-        None => {
-            let header = reader.headers().map_err(|error| line_error(path, &error))?;
-            header.iter().map(ToString::to_string).collect()
-        }
-    };
-    Ok((reader, names))
-}
-
-/// Where each column of the file is, checked against what is wanted.
-fn places(path: &Path, names: &[String], wanted: &[&str]) -> Result<Vec<usize>, DataError> {
-    let content = |why| DataError::Content { path: path.to_path_buf(), why };
+/// The index of each wanted column in the file.
+fn places(source: &Source, names: &[String], wanted: &[&str]) -> Result<Vec<usize>, DataError> {
     let place = |wanted: &&str| {
         let mut places = (0..names.len()).filter(|place| names[*place] == **wanted);
         match (places.next(), places.next()) {
             (Some(place), None) => Ok(place),
-            (Some(_), Some(_)) => Err(content(format!("two columns are named {wanted:?}"))),
+            (Some(_), Some(_)) => Err(source.content(format!("two columns are named {wanted:?}"))),
             (None, _) => {
                 let names: Vec<String> = names.iter().take(50).map(|name| shown(name)).collect();
                 let names = names.join(", ");
-                Err(content(format!(
-                    "no column {wanted:?}; the first line must be a header, it has: {names}"
+                Err(source.content(format!(
+                    "no column {wanted:?}; the first line must be a header; it has: {names}"
                 )))
             }
         }
@@ -150,88 +123,77 @@ fn places(path: &Path, names: &[String], wanted: &[&str]) -> Result<Vec<usize>, 
     wanted.iter().map(place).collect()
 }
 
-/// Reads rows as a checked schema says.
-pub(crate) fn read(input: impl Read, path: &Path, plan: &Plan, quirks: Quirks) -> Result<Rows, DataError> {
-    let (mut reader, names) = reader(input, path, plan.delimiter, quirks)?;
-    let wanted: Vec<&str> = plan.columns.iter().chain([&plan.label]).map(|(name, _)| name.as_str()).collect();
-    let places = places(path, &names, &wanted)?;
-    if let Some(name) =
-        names.iter().find(|name| !wanted.contains(&name.as_str()) && !plan.ignore.contains(*name))
-    {
+/// Reads a table without its label, which need not be there; columns that the schema does not name are left
+/// out. The targets of the result mean nothing.
+pub fn load_inputs(path: &Path, schema: &Schema) -> Result<Dataset, DataError> {
+    let source = Source::file(path);
+    let plan = Plan::of(schema)?;
+    read_columns(&source, schema, &plan, false)?.dataset(&plan)
+}
+
+/// Reads rows according to a checked schema.
+pub(crate) fn read(source: &Source, schema: &Schema, plan: &Plan) -> Result<Rows, DataError> {
+    read_columns(source, schema, plan, true)
+}
+
+/// Reads rows with or without the label; without it, other columns do not matter.
+fn read_columns(source: &Source, schema: &Schema, plan: &Plan, labelled: bool) -> Result<Rows, DataError> {
+    let mut records = Records::open(source, schema, labelled)?;
+    let names = records.names.clone();
+    let label = labelled.then_some(&plan.label);
+    let wanted: Vec<&str> = plan.columns.iter().chain(label).map(|(name, _)| name.as_str()).collect();
+    let places = places(source, &names, &wanted)?;
+    let unknown = |name: &&String| !wanted.contains(&name.as_str()) && !plan.ignore.contains(*name);
+    if let Some(name) = names.iter().find(unknown).filter(|_| labelled) {
         let why = format!("column {} has no meaning in the schema; describe it or ignore it", shown(name));
-        return Err(DataError::Content { path: path.to_path_buf(), why });
+        return Err(source.content(why));
     }
     let mut rows = Rows::default();
-    let mut record = StringRecord::new();
-    while advance(&mut reader, &mut record, path, names.len())? {
-        let line = record.position().map_or(0, csv::Position::line);
-        let error = |why| DataError::Line { path: path.to_path_buf(), line, why };
+    let mut record = Record::default();
+    while let Some(at) = records.next(source, &mut record)? {
+        let error = |why| at.error(source, why);
         for ((name, encoding), place) in plan.columns.iter().zip(&places) {
             let at = rows.values.len();
             rows.values.resize(at + encoding.width(), 0.0);
-            match value(encoding, &record[*place], plan).map_err(|why| error(format!("{name}: {why}")))? {
+            rows.missing.resize(at + encoding.width(), false);
+            match value(encoding, record.get(*place), plan).map_err(|why| error(format!("{name}: {why}")))? {
                 Value::Unit(unit) => rows.values[at] = unit as f32,
                 Value::Place(place) => rows.values[at + place] = 1.0,
                 Value::Missing => {
                     if let Encoding::Range { .. } = encoding {
-                        rows.values[at] = 0.5;
+                        (rows.values[at], rows.missing[at]) = (0.5, true);
                     }
                 }
             }
         }
-        let (name, encoding) = &plan.label;
         // `places` has one for each of `wanted`, the label last.
-        let mut field = &record[places[plan.columns.len()]];
-        if quirks.label_stop {
-            field = field.strip_suffix('.').unwrap_or(field);
-        }
-        rows.targets.push(
-            match value(encoding, field, plan).map_err(|why| error(format!("{name}: {why}")))? {
-                Value::Unit(unit) => unit,
-                Value::Place(place) => place as f64,
-                Value::Missing => {
-                    return Err(error(format!(
-                        "{name}: the label is missing or not in the list; every sample has one"
-                    )));
-                }
-            },
-        );
+        let target = match label {
+            Some((name, encoding)) => {
+                label_of(encoding, record.get(places[plan.columns.len()]), source, plan)
+                    .map_err(|why| error(format!("{name}: {why}")))?
+            }
+            None => 0.0,
+        };
+        rows.targets.push(target);
     }
     if rows.len() == 0 {
-        return Err(DataError::Content { path: path.to_path_buf(), why: "no rows".to_string() });
+        return Err(source.content("no rows".to_string()));
     }
     Ok(rows)
 }
 
-/// The next record, if there is one.
-fn advance<R: Read>(
-    reader: &mut csv::Reader<R>,
-    record: &mut StringRecord,
-    path: &Path,
-    fields: usize,
-) -> Result<bool, DataError> {
-    let more = reader.read_record(record).map_err(|error| line_error(path, &error))?;
-    // Without a header the reader itself compares with the first row only.
-    if more && record.len() != fields {
-        let line = record.position().map_or(0, csv::Position::line);
-        let why = format!("{} fields, {fields} columns", record.len());
-        return Err(DataError::Line { path: path.to_path_buf(), line, why });
-    }
-    Ok(more)
-}
-
-fn line_error(path: &Path, error: &csv::Error) -> DataError {
-    let (path, line) = (path.to_path_buf(), error.position().map_or(1, csv::Position::line));
-    match error.kind() {
-        ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            DataError::Line { path, line, why: format!("{len} fields, {expected_len} columns") }
-        }
-        ErrorKind::Utf8 { .. } => DataError::Line { path, line, why: "not UTF-8".to_string() },
-        _ => DataError::Content { path, why: error.to_string() },
+/// The index of a class, or a value from 0 to 1.
+fn label_of(encoding: &Encoding, field: Option<&str>, source: &Source, plan: &Plan) -> Result<f64, String> {
+    let stop = field.filter(|_| source.quirks.label_stop).and_then(|field| field.strip_suffix('.'));
+    match value(encoding, stop.or(field), plan)? {
+        Value::Unit(unit) => Ok(unit),
+        Value::Place(place) => Ok(place as f64),
+        Value::Missing => Err("the label is missing or not in the list; every sample needs one".to_string()),
     }
 }
 
-/// Text from a file in quotes, on one line and not too long: a lost quote can make a field of half a file.
+/// Text from a file in quotes, on one line and not too long: a missing quote can turn half a file into one
+/// field.
 fn shown(text: &str) -> String {
     let start: String = text.chars().take(40).collect();
     format!("{start:?}{}", if start.len() < text.len() { "…" } else { "" })
@@ -251,14 +213,16 @@ fn number(field: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{} is not a number", shown(field)))
 }
 
-fn value(encoding: &Encoding, field: &str, plan: &Plan) -> Result<Value, String> {
+fn value(encoding: &Encoding, field: Option<&str>, plan: &Plan) -> Result<Value, String> {
+    let Some(field) = field else { return Ok(Value::Missing) };
     match encoding {
         // A category may be written like a missing value: the list decides.
         Encoding::Categories(places) => match places.get(field) {
             Some(place) => Ok(Value::Place(*place)),
             None if plan.missing.contains(field) || plan.unlisted == Unlisted::Zero => Ok(Value::Missing),
             None => Err(format!(
-                "{} is not in the list of categories; add it, or (for a column, not for the label) set unlisted = \"zero\" in [schema]",
+                "{} is not in the list of categories; add it, or (for a column, not for the label) set \
+                 unlisted = \"zero\" in [schema]",
                 shown(field)
             )),
         },
@@ -267,8 +231,8 @@ fn value(encoding: &Encoding, field: &str, plan: &Plan) -> Result<Value, String>
     }
 }
 
-/// The schema with everything that is to come from the data taken from the training file.
-fn resolve(path: &Path, schema: &Schema, quirks: Quirks) -> Result<Schema, DataError> {
+/// The schema with every `from-data` replaced by what the training file holds.
+fn resolve(source: &Source, schema: &Schema) -> Result<Schema, DataError> {
     let mut resolved = schema.clone();
     let mut inferred: Vec<(&mut Column, Inferred)> = std::iter::once(&mut resolved.label)
         .chain(&mut resolved.columns)
@@ -283,23 +247,20 @@ fn resolve(path: &Path, schema: &Schema, quirks: Quirks) -> Result<Schema, DataE
     if inferred.is_empty() {
         return Ok(resolved);
     }
-    let (mut reader, names) = reader(raw::open(path)?.0, path, schema.delimiter()?, quirks)?;
+    let mut records = Records::open(source, schema, true)?;
     let wanted: Vec<&str> = inferred.iter().map(|(column, _)| column.name.as_str()).collect();
-    let places = places(path, &names, &wanted)?;
-    let mut record = StringRecord::new();
-    while advance(&mut reader, &mut record, path, names.len())? {
+    let places = places(source, &records.names, &wanted)?;
+    let mut record = Record::default();
+    while let Some(at) = records.next(source, &mut record)? {
         for ((column, inferred), place) in inferred.iter_mut().zip(&places) {
-            let field = &record[*place];
+            let Some(field) = record.get(*place) else { continue };
             if schema.missing.iter().any(|missing| missing == field) {
                 continue;
             }
             match inferred {
                 Inferred::Range(low, high) => {
-                    let value = number(field).map_err(|why| DataError::Line {
-                        path: path.to_path_buf(),
-                        line: record.position().map_or(0, csv::Position::line),
-                        why: format!("{}: {why}", column.name),
-                    })?;
+                    let value =
+                        number(field).map_err(|why| at.error(source, format!("{}: {why}", column.name)))?;
                     (*low, *high) = (low.min(value), high.max(value));
                 }
                 Inferred::Categories(seen) => {

@@ -1,4 +1,4 @@
-//! Tables with all that people put into CSV files.
+//! Tables with everything people put into CSV files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ impl Files {
 fn load(text: impl AsRef<[u8]>, schema: &Schema) -> Result<Split, DataError> {
     let files = Files::new();
     let path = files.write("file.csv", text);
-    // The test file is the same, so that all rows can be looked at.
+    // The test file is the same, so that all rows can be inspected.
     table::load(&path, &TestRows::File(path.clone()), schema)
 }
 
@@ -116,6 +116,21 @@ fn what_the_schema_does_not_allow_is_refused_with_its_line() {
     assert!(
         refused("id,job,age,zip,label\n1,cook,1,1,no\n", &schema).contains("column \"zip\" has no meaning")
     );
+}
+
+#[test]
+fn lines_are_counted_in_files_from_windows_too() {
+    let schema = schema();
+    let text = "id,job,age,label\n1,cook,1,no\n\n2,cook,old,no\n3,cook,2,no\n";
+    for bom in ["", "\u{feff}"] {
+        for end in ["\n", "\r\n"] {
+            let text = format!("{bom}{}", text.replace('\n', end));
+            let error = refused(&text, &schema);
+            assert!(error.contains("line 4: age: \"old\" is not a number"), "{end:?}: {error}");
+            let error = refused(text.replace("old", "7").replace("3,cook", "3"), &schema);
+            assert!(error.contains("line 5: 3 fields, 4 columns"), "{end:?}: {error}");
+        }
+    }
 }
 
 #[test]
@@ -208,7 +223,7 @@ fn what_comes_from_the_data_is_named_as_not_covered() {
     let split = table::load(&train, &TestRows::File(test), &schema).unwrap();
     assert_eq!(rows(&split.train), [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.5, 0.0, 0.0]]);
     assert_eq!(rows(&split.test), [[1.0, 0.0, 1.0]]);
-    // One value only has no range.
+    // A single value has no range.
     assert!(refused("id,job,age,label\n1,a,3,no\n", &schema).contains("a finite low below"));
     assert!(refused("id,job,age,label\n1,a,?,no\n", &schema).contains("a finite low below"));
 }
@@ -261,6 +276,6 @@ fn mangled_files_are_read_or_refused_but_do_no_harm() {
             }
         }
     }
-    // Both happen often, so both were looked at.
+    // Both outcomes are common, so both are tested.
     assert!(read > 100 && refused > 100, "{read} {refused}");
 }

@@ -1,5 +1,5 @@
-//! Every reader of data against files that are almost right: an error of one line, or data that keep every promise of
-//! the type. What broke something is kept at the end as a test of its own.
+//! Every reader of data against almost valid files: a one-line error, or data that keep every promise of
+//! their type. Inputs that once failed are kept at the end as tests.
 
 mod mutate;
 
@@ -16,7 +16,7 @@ use flate2::write::GzEncoder;
 use mutate::{changed, changed_text, config};
 use proptest::prelude::*;
 
-/// One line, and not a page of it: a field of half a file is shown by its beginning.
+/// One line, and a short one: of a field as long as half a file only the beginning is shown.
 fn refusal(error: &DataError) -> Result<(), TestCaseError> {
     let text = error.to_string();
     prop_assert!(text.lines().count() == 1 && text.len() < 5000, "{text:?}");
@@ -74,9 +74,11 @@ fn cifar_file() -> Vec<u8> {
     record(0).chain(record(9)).collect()
 }
 
-const SCHEMA: &str = "delimiter = \",\"\nunlisted = \"zero\"\nignore = [\"id\"]\nmissing = [\"\", \"?\"]\n[label]\n\
-    name = \"income\"\ncategories = [\"low\", \"high\"]\n[[column]]\nname = \"age\"\nrange = [-10, 1e2]\n[[column]]\n\
-    name = \"job\"\ncategories = [\"cook\", \"nurse, night\"]\n[[column]]\nname = \"sex\"\ncategories = \"from-data\"\n\
+const SCHEMA: &str = "delimiter = \",\"\nunlisted = \"zero\"\nignore = [\"id\"]\nmissing = [\"\", \"?\"]\n\
+    [label]\nname = \"income\"\ncategories = [\"low\", \"high\"]\n\
+    [[column]]\nname = \"age\"\nrange = [-10, 1e2]\n\
+    [[column]]\nname = \"job\"\ncategories = [\"cook\", \"nurse, night\"]\n\
+    [[column]]\nname = \"sex\"\ncategories = \"from-data\"\n\
     [[column]]\nname = \"height\"\nrange = \"from-data\"\n";
 const REGRESSION: &str =
     "[label]\nname = \"age\"\nrange = [0, 100]\n[[column]]\nname = \"height\"\nrange = [0.5, 2.5]\n";
@@ -84,7 +86,8 @@ const TABLE: &str = "id,job,age,sex,height,income\n1,cook,25,m,1.70,low\n2,\"nur
     3,\"say \"\"a\"\"\",1e3,f,,low\n\n4,?,-7.5,d,1.6,high\n";
 const NUMBERS: &str = "age,height\n1,2\n100,1.5\n3.25,0.5\n";
 const ADULT: &str = "|1x3 Cross validator\n\
-    25, Private, 226802, 11th, 7, Never-married, Machine-op-inspct, Own-child, Black, Male, 0, 0, 40, United-States, <=50K.\n\
+    25, Private, 226802, 11th, 7, Never-married, Machine-op-inspct, Own-child, Black, Male, \
+    0, 0, 40, United-States, <=50K.\n\
     50, ?, 83311, Bachelors, 13, Married-civ-spouse, ?, Husband, White, Male, 99999, 0, 13, Hong, >50K\n\n";
 
 proptest! {
@@ -137,9 +140,14 @@ proptest! {
     ) {
         let Ok(schema) = toml::from_str::<Schema>(&schema) else { return Ok(()) };
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-table.csv");
-        // Zipped it is the same table.
+        // Zipped, it is the same table.
         written(&path, &if test == 3 { zipped(table.as_bytes()) } else { table.into_bytes() });
-        let rows = [TestRows::File(path.clone()), TestRows::Last(0.3), TestRows::Every(2), TestRows::File(path.clone())];
+        let rows = [
+            TestRows::File(path.clone()),
+            TestRows::Last(0.3),
+            TestRows::Every(2),
+            TestRows::File(path.clone()),
+        ];
         match table::load(&path, &rows[test], &schema) {
             Ok(split) => {
                 sound(&split.train, 0.0..=1.0)?;

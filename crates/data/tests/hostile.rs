@@ -1,4 +1,4 @@
-//! Files that are damaged, or made to do damage: an error of one line, no panic, no memory.
+//! Damaged or malicious files: a one-line error, no panic, no memory wasted.
 
 use std::fs;
 use std::io::Write;
@@ -72,7 +72,7 @@ fn a_changed_bit_in_zipped_data_never_changes_what_is_read() {
     let values: Vec<u8> = (0..200).map(|i| (i * i % 251) as u8).collect();
     let file = zipped(&[header(&[200]), values.clone()].concat());
     let mut unnoticed = 0;
-    // The first ten bytes are gzip's own header: time, system and the like may change.
+    // The first ten bytes are gzip's own header: fields such as time and system may change.
     for bit in 80..8 * file.len() {
         let mut changed = file.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
@@ -95,7 +95,7 @@ fn claims_of_the_header_allocate_nothing() {
     assert!(error.ends_with(&format!("truncated, 16 bytes of {}", (1_u128 << 60) + 16)), "{error}");
     assert!(refused(&header(&[u32::MAX; 4])).contains("truncated, 20 bytes of "));
     assert!(refused(&zipped(&header(&[1 << 30, 1 << 15, 1 << 15]))).contains("truncated"));
-    // Something times nothing is nothing.
+    // Anything times zero is zero.
     let idx = read(&header(&[u32::MAX, u32::MAX, 0])).unwrap();
     let labels = idx::Idx { dimensions: vec![u32::MAX as usize], values: vec![] };
     let pair = |idx| (Path::new("file").to_path_buf(), idx);

@@ -1,4 +1,4 @@
-//! The shipped MNIST, as it is.
+//! The shipped MNIST, unmodified.
 
 use std::fs;
 use std::path::Path;

@@ -29,7 +29,7 @@ fn distance(one: &[i128], other: &[i128]) -> f64 {
     squares.sum::<f64>().sqrt()
 }
 
-/// All samples of so many values from a list.
+/// All samples of `length` values from a list.
 fn every(values: &[u8], length: usize) -> Vec<Vec<u8>> {
     (0..length).fold(vec![vec![]], |samples, _| {
         let longer = |sample: &Vec<u8>| {
@@ -49,7 +49,7 @@ fn the_sensitivity_is_the_largest_over_all_neighbours_and_is_attained() {
         (1, 3, vec![0, 90, 127, 255]),
     ] {
         let samples = every(&values, pixels * channels);
-        // What is common to both neighbours does not matter; it is there so that sums are sums.
+        // The samples common to both neighbours do not matter; they only make the sums more than one term.
         let common: Vec<u8> = (0..2 * pixels * channels).map(|i| (i * 97 % 256) as u8).collect();
         let with = |sample: &[u8]| moments(&images([&common, sample].concat(), pixels, channels));
         let without = moments(&images(common.clone(), pixels, channels));
@@ -57,18 +57,18 @@ fn the_sensitivity_is_the_largest_over_all_neighbours_and_is_attained() {
 
         let substituted =
             sums.iter().flat_map(|one| sums.iter().map(|other| distance(one, other))).fold(0.0, f64::max);
-        let bound = sensitivity(Divisor::Samples, channels);
+        let bound = sensitivity(Divisor::Samples, channels, false);
         assert!(substituted <= bound && substituted > 0.999_99 * bound, "{substituted} {bound}");
 
         let added = sums.iter().map(|sum| distance(sum, &without)).fold(0.0, f64::max);
-        let bound = sensitivity(Divisor::Expected(1.0), channels);
+        let bound = sensitivity(Divisor::Expected(1.0), channels, false);
         assert!(added <= bound && added > 0.999_99 * bound, "{added} {bound}");
     }
 }
 
 #[test]
 fn values_outside_the_range_cannot_move_the_sums_further() {
-    let bound = sensitivity(Divisor::Samples, 1);
+    let bound = sensitivity(Divisor::Samples, 1, false);
     let sums: Vec<_> =
         [-1e30, -0.5, 0.0, 0.3, 1.0, 7.0, 1e30].map(|value| moments(&rows(vec![value], 1))).to_vec();
     for one in &sums {
@@ -76,6 +76,46 @@ fn values_outside_the_range_cannot_move_the_sums_further() {
             assert!(distance(one, other) <= bound);
         }
     }
+}
+
+/// Rows of a table; NaN stands for a missing value.
+fn table(values: &[f32], channels: usize) -> Dataset {
+    let missing: Vec<bool> = values.iter().map(|value| value.is_nan()).collect();
+    let values = values.iter().map(|value| if value.is_nan() { 0.5 } else { *value }).collect();
+    rows(values, channels).with_missing(missing)
+}
+
+#[test]
+fn missing_values_cannot_move_the_sums_of_a_table_further() {
+    let each: Vec<f32> = (0..=40).map(|i| i as f32 / 40.0).chain([f32::NAN]).collect();
+    for channels in [1, 2] {
+        let samples: Vec<Vec<f32>> = match channels {
+            1 => each.iter().map(|value| vec![*value]).collect(),
+            _ => each.iter().flat_map(|a| each.iter().map(|b| vec![*a, *b])).collect(),
+        };
+        let common: Vec<f32> = [0.1, f32::NAN, 0.7, 0.4][..2 * channels].to_vec();
+        let without = moments(&table(&common, channels));
+        let sums: Vec<_> =
+            samples.iter().map(|sample| moments(&table(&[&common[..], sample].concat(), channels))).collect();
+        let substituted =
+            sums.iter().flat_map(|one| sums.iter().map(|other| distance(one, other))).fold(0.0, f64::max);
+        let bound = sensitivity(Divisor::Samples, channels, true);
+        assert!(substituted <= bound && substituted > 0.999_99 * bound, "{substituted} {bound}");
+        let added = sums.iter().map(|sum| distance(sum, &without)).fold(0.0, f64::max);
+        let bound = sensitivity(Divisor::Expected(1.0), channels, true);
+        assert!(added <= bound && added > 0.999_99 * bound, "{added} {bound}");
+    }
+}
+
+#[test]
+fn the_constants_of_a_table_are_those_of_the_values_that_are_there() {
+    let values: Vec<f32> =
+        (0..1000).map(|i| if i % 4 == 0 { f32::NAN } else { 0.1 + 0.02 * (i % 7) as f32 }).collect();
+    let private = Private { mu: 0.5, divisor: Divisor::Samples };
+    let found = release(&table(&values, 1), &private, &mut |_| 0.0).unwrap();
+    let (mean, std) = exact(values.iter().filter(|value| !value.is_nan()).map(|value| f64::from(*value)));
+    assert!((f64::from(found.mean()[0]) - mean).abs() < 1e-5, "{mean} {found:?}");
+    assert!((f64::from(found.std()[0]) - std).abs() < 1e-5, "{std} {found:?}");
 }
 
 /// The mean and deviation, computed in the obvious way.

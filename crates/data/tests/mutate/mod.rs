@@ -1,13 +1,13 @@
-//! Files that are almost right: what a disk, a careless hand or somebody with bad intentions makes of a good one.
-//! Changes of a valid file get much further into a parser than random bytes do.
+//! Almost valid files: what a disk, a careless user or an attacker makes of a good one. A changed valid file
+//! gets much further into a parser than random bytes do.
 
-#![allow(dead_code, reason = "every file of tests uses a part of it")]
+#![allow(dead_code, reason = "each test file uses part of it")]
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
 
-/// So many cases, the same ones every time: a failure can be repeated, and a passing test stays one.
+/// This many cases, the same ones every time: failures can be repeated, and a passing test keeps passing.
 pub fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases,
@@ -25,13 +25,14 @@ enum Change {
     Remove(Index, usize),
     Repeat(Index, usize),
     Insert(Index, Vec<u8>),
-    /// Another word in the place of a word: a number, a name, `true`.
+    /// One word replaced by another: a number, a name, `true`.
     Word(Index, String),
     /// A line moved to another place.
     Line(Index, Index),
 }
 
-/// What numbers, names and texts may turn into: the ends of every type, and what means something to a format.
+/// What numbers, names and texts may turn into: the limits of every type, and whatever means something to a
+/// format.
 const WORDS: [&str; 38] = [
     "0",
     "-0.0",
@@ -83,7 +84,8 @@ fn change() -> impl Strategy<Value = Change> {
         1 => at().prop_map(Change::Cut),
         1 => (at(), 1..40_usize).prop_map(|(at, length)| Change::Remove(at, length)),
         1 => (at(), 1..400_usize).prop_map(|(at, length)| Change::Repeat(at, length)),
-        1 => (at(), prop::collection::vec(any::<u8>(), 1..9)).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        1 => (at(), prop::collection::vec(any::<u8>(), 1..9))
+            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
         6 => (at(), select(&WORDS[..])).prop_map(|(at, word)| Change::Word(at, word.to_string())),
         1 => (at(), at()).prop_map(|(from, to)| Change::Line(from, to)),
     ]
@@ -161,7 +163,7 @@ pub fn changed(files: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The same for text; what is no longer text becomes text again.
+/// The same for text; invalid UTF-8 is replaced.
 pub fn changed_text(files: Vec<String>) -> impl Strategy<Value = String> {
     changed(files.into_iter().map(String::into_bytes).collect())
         .prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
