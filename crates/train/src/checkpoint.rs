@@ -1,4 +1,4 @@
-//! The state a run goes on from after an interruption.
+//! The state a run resumes from after an interruption.
 //!
 //! Everything here has been released or is computed from what has been: weights, the state of the outer
 //! optimizer and of the schedules. The key of the random numbers is not: a new process takes a new key
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ledger::storage::{Disk, Storage, beside, directory_of, write_beside};
-use crate::ledger::{Digest, Position};
+use crate::ledger::storage::{Disk, FromIo, Storage, beside, directory_of, failed, write_beside};
+use crate::ledger::{Digest, LedgerPosition};
 
 const MAGIC: &[u8] = b"dpsgd checkpoint 1\n";
 const PREVIOUS_ENDING: &str = ".previous";
@@ -22,10 +22,10 @@ pub struct Checkpoint {
     /// The rounds whose updates are in the weights, counted over all phases; those that a crash lost are
     /// counted too.
     pub round: u64,
-    /// The epochs behind it.
+    /// The epochs before it.
     pub epoch: u64,
     /// The last record of the ledger when this was taken.
-    pub ledger: Position,
+    pub ledger: LedgerPosition,
     /// Weights and other vectors by name.
     pub vectors: BTreeMap<String, Vec<f32>>,
     /// Seconds, step sizes and other numbers by name.
@@ -87,9 +87,9 @@ impl Checkpoint {
 
     /// The newest checkpoint at `path`.
     ///
-    /// If it is damaged, that is an error even if the one before it is whole: going back loses
-    /// training for which privacy has been paid, so a person decides on it. (If there is none but the one before
-    /// it, the process died while it exchanged them, and the one before it is the newest.)
+    /// If it is damaged, that is an error even if the one before it is whole: going back loses training for
+    /// which privacy has been paid, so a person decides on it. (If there is none but the one before it, the
+    /// process died while it exchanged them, and the one before it is the newest.)
     pub fn read(path: &Path) -> Result<Self, CheckpointError> {
         Self::read_in(&Disk, path)
     }
@@ -110,7 +110,7 @@ impl Checkpoint {
                         path.display(),
                         older.round
                     ),
-                    _ => "restore it from a copy, the run cannot go on without".to_owned(),
+                    _ => "restore it from a copy; the run cannot continue without it".to_owned(),
                 };
                 return Self::from_bytes(&bytes).map_err(|why| CheckpointError::Damaged {
                     path: path.to_owned(),
@@ -121,11 +121,11 @@ impl Checkpoint {
             (None, Some(bytes)) => (previous, bytes),
             (None, None) => return Err(CheckpointError::Missing(path.to_owned())),
         };
-        let remedy = "restore it from a copy, the run cannot go on without".to_owned();
+        let remedy = "restore it from a copy; the run cannot continue without it".to_owned();
         Self::from_bytes(&bytes).map_err(|why| CheckpointError::Damaged { path: found, why, remedy })
     }
 
-    /// Little-endian numbers, names and vectors behind their lengths, and the SHA-256 of all of it.
+    /// Little-endian numbers, names and vectors after their lengths, and the SHA-256 of all of it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         let number = |bytes: &mut Vec<u8>, value: u64| bytes.extend(value.to_le_bytes());
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         let mut checkpoint = Checkpoint {
             round: self.number()?,
             epoch: self.number()?,
-            ledger: Position { sequence: self.number()?, digest: Digest(self.array()?) },
+            ledger: LedgerPosition { sequence: self.number()?, digest: Digest(self.array()?) },
             ..Checkpoint::default()
         };
         for _ in 0..self.number()? {
@@ -214,7 +214,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> CheckpointError {
-    let path = path.to_owned();
-    move |source| CheckpointError::Io { path, doing, source }
+impl FromIo for CheckpointError {
+    fn from_io(path: PathBuf, doing: &'static str, source: io::Error) -> Self {
+        Self::Io { path, doing, source }
+    }
 }

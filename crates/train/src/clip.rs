@@ -12,7 +12,8 @@
 //!
 //! **What is added has norm at most C, after all rounding.** Let n be the norm that was computed,
 //! t ≤ n(1 + [`NORM_ERROR`]) the true one, μ = [`MARGIN`] and f the factor as stored. Rounding f
-//! to single precision and multiplying each coordinate by it costs two factors (1 + 2⁻²⁴), so
+//! to single precision (a subnormal one downwards) and multiplying each coordinate by it costs two factors
+//! (1 + 2⁻²⁴), so
 //! what is added is no longer than (C/n)(1 − μ)·n(1 + 2⁻¹⁷)·(1 + 2⁻²⁴)² < C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²²).
 //! Coordinates that become subnormal add at most 2⁻¹⁴⁹·√d, which is nothing beside C ≥ 1e-6. A
 //! norm that underflowed to n = 0 belongs to a vector of true norm below 2⁻⁶³·√d, again nothing.
@@ -25,18 +26,27 @@
 //! 527·2⁻²⁴·C < 2⁻¹⁴·⁹·C, with the old content and with the new; other units do not change. So the
 //! sum moves by at most 2C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 2⁻¹⁴·⁹) < 2C(1 − 2⁻¹⁶), which leaves C·2⁻¹⁵ for
 //! the double precision of the total: its roundings are below (m/32)·2⁻⁵³·mC each way, less than
-//! that for m up to [`MOST_GROUPS`] whatever the data. (Groups of 32 samples and more are units of their own: m additions, but none in single
-//! precision, which leaves 2C(2⁻¹⁴ − 2⁻¹⁷ − 2⁻²²) > C·10⁻⁴, and 2m·2⁻⁵³·mC is below that too.) The noise is added to what is stored, and all
-//! later rounding is post-processing.
+//! that for m up to [`MOST_GROUPS`] whatever the data. (Groups of 32 samples and more are units of their own:
+//! m additions, but none in single precision, which leaves 2C(2⁻¹⁴ − 2⁻¹⁷ − 2⁻²²) > C·10⁻⁴, and 2m·2⁻⁵³·mC is
+//! below that too.) The noise is added to what is stored, and all later rounding is post-processing. Adding a
+//! sample to a cell of a random allocation, or removing it, is such a substitution: the cells of a round and
+//! their units stay what they are, and an empty cell is one whose content is 0.
 //!
-//! **Adding or removing one group (Poisson sampling, filtering) moves it by at most C(1 + 2⁻¹²).** The units are drawn so that those which
-//! change hold at most 33 groups with it and 32 without ([`sampler`](crate::sampler), `units.rs`). They are off by at most 2⁻²⁴·(2 + … + 33)·C = 560·2⁻²⁴·C and
-//! 527·2⁻²⁴·C, so the sum moves by at most C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 1087·2⁻²⁴) < C(1 + 2⁻¹⁶), which leaves C·(2⁻¹² − 2⁻¹⁶) for the double precision
-//! of the total: at most m additions that round by 2⁻⁵³·mC each way, less than that for m up to [`MOST_GROUPS`]. The sum states 2C(1 + 2⁻¹²)
-//! as its sensitivity then, for which the noise is scaled.
+//! **Adding or removing one group (Poisson sampling, allocation, filtering) moves it by at most
+//! C(1 + 2⁻¹²).** The units are drawn so that those which change hold at most 33 groups with it and 32 without
+//! ([`sampler`](crate::sampler), `units.rs`). They are off by at most 2⁻²⁴·(2 + … + 33)·C = 560·2⁻²⁴·C and
+//! 527·2⁻²⁴·C, so the sum moves by at most C(1 − 2⁻¹⁴ + 2⁻¹⁷ + 2⁻²² + 1087·2⁻²⁴) < C(1 + 2⁻¹⁶), which leaves
+//! C·(2⁻¹² − 2⁻¹⁶) for the double precision of the total: at most m additions that round by 2⁻⁵³·mC each way,
+//! less than that for m up to [`MOST_GROUPS`]. The sum states 2C(1 + 2⁻¹²) as its sensitivity then, for which
+//! the noise is scaled.
+
+mod rows;
+
+pub use self::rows::{Rows, WrongShape};
+
+use dpsgd_kernels::{each2, fast, squares};
 
 use crate::fault::{self, Fault};
-use crate::simd;
 
 /// The relative error a model may make in the norm it hands to the clip: 2⁻¹⁷ ≈ 7.6e-6.
 pub const NORM_ERROR: f64 = 1.0 / 131_072.0;
@@ -44,15 +54,16 @@ pub const NORM_ERROR: f64 = 1.0 / 131_072.0;
 pub const MARGIN: f64 = 1.0 / 16_384.0;
 /// What rounding can add to the sensitivity where a group is added or removed: 2⁻¹² ≈ 2.4e-4.
 pub const SHIFT: f64 = 1.0 / 4096.0;
-/// The most groups of a round, for which the sensitivity above is proved. (A Poisson round has no such limit that could be enforced without
-/// looking at N: there it is on the user, with the rate.)
+/// The most groups of a round, for which the sensitivity above is proved. (With Poisson sampling and random
+/// allocation no such limit could be enforced without looking at N: there it is up to the user, who chooses
+/// the rate or the rounds of an epoch.)
 pub const MOST_GROUPS: u64 = 500_000;
 /// The most groups summed in single precision before they enter the total.
 pub const UNIT_GROUPS: u64 = 32;
 
 /// ‖x‖, summed in double precision: relative error at most (d/16 + 17)·2⁻⁵⁴.
 pub fn norm(x: &[f32]) -> f64 {
-    simd::squares(x).sqrt()
+    squares(x).sqrt()
 }
 
 /// What became of one group's result.
@@ -76,7 +87,14 @@ pub fn factor(norm: f64, bound: f64) -> (f32, Clipped) {
     }
     let bound = if fault::injected(Fault::ClipBoundDoubled) { 2.0 * bound } else { bound };
     let target = bound * (1.0 - MARGIN);
-    if norm <= target { (1.0, Clipped::No) } else { ((target / norm) as f32, Clipped::Yes) }
+    if norm <= target {
+        return (1.0, Clipped::No);
+    }
+    let exact = target / norm;
+    let nearest = exact as f32;
+    // Below the smallest normal number the nearest one may be far above, by 2⁻²⁴ no longer.
+    let above = nearest < f32::MIN_POSITIVE && f64::from(nearest) > exact;
+    (if above { nearest.next_down() } else { nearest }, Clipped::Yes)
 }
 
 /// Clips x in place.
@@ -159,8 +177,8 @@ impl UnitSum {
         let (factor, clipped) = factor(norm(result), self.bound);
         self.counts.count(clipped);
         match clipped {
-            Clipped::No => simd::each2(&mut self.values, result, |sum, x| *sum += x),
-            Clipped::Yes => simd::each2(&mut self.values, result, |sum, x| *sum += factor * x),
+            Clipped::No => each2(&mut self.values, result, |sum, x| *sum += x),
+            Clipped::Yes => each2(&mut self.values, result, |sum, x| *sum += factor * x),
             Clipped::NotFinite => {}
         }
     }
@@ -191,7 +209,7 @@ impl UnitSum {
 #[derive(Debug)]
 pub struct ClippedSum {
     bound: f64,
-    /// [`SHIFT`] where groups are drawn one by one.
+    /// [`SHIFT`] where groups are drawn independently.
     shift: f64,
     values: Vec<f64>,
     counts: Counts,
@@ -203,16 +221,17 @@ impl ClippedSum {
         Self { bound, shift: 0.0, values: vec![0.0; dimension], counts: Counts::default() }
     }
 
-    /// Empties it, sets C, and says whether its groups are drawn [one by one](crate::sampler::one_by_one).
-    pub fn reset(&mut self, bound: f64, one_by_one: bool) {
+    /// Empties it, sets C, and says whether its groups are drawn
+    /// [independently](dpsgd_privacy::mechanism::Phase::independent_groups).
+    pub fn reset(&mut self, bound: f64, independent_groups: bool) {
         self.bound = bound;
-        self.shift = if one_by_one { SHIFT } else { 0.0 };
+        self.shift = if independent_groups { SHIFT } else { 0.0 };
         self.values.fill(0.0);
         self.counts = Counts::default();
     }
 
-    /// 2C: how far the sum moves at most when one group's content is substituted; twice as far as when one is added or
-    /// removed. Where that is what happens it is 2C(1 + [`SHIFT`]).
+    /// 2C: how far the sum moves at most when one group's content is substituted; twice as far as when one is
+    /// added or removed. Where that is what happens it is 2C(1 + [`SHIFT`]).
     pub fn sensitivity(&self) -> f64 {
         2.0 * self.bound * (1.0 + self.shift)
     }
@@ -230,15 +249,11 @@ impl ClippedSum {
     /// Adds the sum of a unit, which must have been clipped to the same C, and empties it.
     pub fn absorb(&mut self, unit: &mut UnitSum) {
         debug_assert!(self.bound == unit.bound && unit.counts.groups <= UNIT_GROUPS);
-        simd::fast(
-            #[inline(always)]
-            || {
-                for (sum, x) in self.values.iter_mut().zip(&mut unit.values) {
-                    *sum += f64::from(*x);
-                    *x = 0.0;
-                }
-            },
-        );
+        absorb(&mut self.values, &mut unit.values);
+        self.take_counts(unit);
+    }
+
+    fn take_counts(&mut self, unit: &mut UnitSum) {
         self.counts.add(std::mem::take(&mut unit.counts));
         if fault::injected(Fault::ClippedAfterTheSum) {
             let norm = self.values.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -246,6 +261,19 @@ impl ClippedSum {
             self.values.iter_mut().for_each(|x| *x *= (longest / norm).min(1.0));
         }
     }
+}
+
+/// Adds single-precision values to double-precision ones and empties them.
+fn absorb(total: &mut [f64], unit: &mut [f32]) {
+    fast(
+        #[inline(always)]
+        || {
+            for (sum, x) in total.iter_mut().zip(unit) {
+                *sum += f64::from(*x);
+                *x = 0.0;
+            }
+        },
+    );
 }
 
 #[cfg(test)]
@@ -257,16 +285,36 @@ mod tests {
         x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt()
     }
 
+    /// Whoever chooses w can make gradients as long as single precision holds: the factor is then subnormal.
+    #[test]
+    fn no_factor_is_rounded_up_beyond_its_share() {
+        for bound in [1e-6, 3e-6, 1e-5, 1e-4, 1e-3, 0.1, 1.0, 1e6] {
+            for power in (-6..=38).map(|power| 10f64.powi(power)) {
+                for digits in [1.0, 1.3, 1.7, 2.0, 2.3, 2.9, 3.3, 3.4] {
+                    let norm = digits * power;
+                    let (factor, clipped) = factor(norm, bound);
+                    assert_ne!(clipped, Clipped::NotFinite);
+                    let longest = bound * (1.0 - MARGIN) * (1.0 + 2f64.powi(-24));
+                    assert!(f64::from(factor) * norm <= longest, "{bound} {norm}: {factor}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_table() {
         let below = 1.0 - MARGIN;
+        // The factor for 3e38 is subnormal, a multiple of 2⁻¹⁴⁹, and never rounded up.
+        let spacing = 2f64.powi(-149);
+        let huge = f64::from(3.0e38f32);
+        let below_huge = (below / huge / spacing).floor() * spacing * huge;
         for (x, added, count) in [
             (vec![0.0, 0.0, 0.0], vec![0.0, 0.0, 0.0], Clipped::No),
             (vec![0.25, -0.5, 0.0], vec![0.25, -0.5, 0.0], Clipped::No),
             (vec![1e-30, 1e-38, -1e-45], vec![1e-30, 1e-38, -1e-45], Clipped::No),
             (vec![0.0, -1.0, 0.0], vec![0.0, -below as f32, 0.0], Clipped::Yes),
             (vec![0.0, 1e30, 0.0], vec![0.0, below as f32, 0.0], Clipped::Yes),
-            (vec![0.0, 3.0e38, 0.0], vec![0.0, below as f32, 0.0], Clipped::Yes),
+            (vec![0.0, 3.0e38, 0.0], vec![0.0, below_huge as f32, 0.0], Clipped::Yes),
             (vec![3.0e38, 3.0e38, 0.0], vec![0.0; 3], Clipped::NotFinite),
             (vec![0.0, f32::NAN, 0.0], vec![0.0; 3], Clipped::NotFinite),
             (vec![f32::INFINITY, 0.0, 0.0], vec![0.0; 3], Clipped::NotFinite),

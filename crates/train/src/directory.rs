@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `config.toml` | the whole configuration, canonical | once, before anything else |
 //! | `ledger`, `ledger.head` | what is spent | before every round, see [`crate::ledger`] |
-//! | `checkpoint` | what the run goes on from | at the start, and then from time to time |
+//! | `checkpoint` | what the run resumes from | at the start, and then from time to time |
 //! | `metrics.jsonl` | one JSON object a line | as the run goes |
 //! | `model.safetensors`, `report.html`, `summary.json` | the results | at the end |
 //! | `lock` | empty; held by the process that trains | |
@@ -12,13 +12,15 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dpsgd_privacy::mechanism::Mechanism;
 use serde_json::{Map, Value, json};
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::ledger::storage::{Disk, Storage, directory_of, replace};
-use crate::ledger::{Header, History, Ledger, LedgerError};
+use crate::ledger::storage::{Disk, FromIo, Storage, beside, directory_of, failed, replace};
+use crate::ledger::{Header, History, Identity, Ledger, LedgerError};
+use crate::plan::Plan;
 
 /// The configuration.
 pub const CONFIG: &str = "config.toml";
@@ -51,10 +53,17 @@ pub enum DirectoryError {
         source: io::Error,
     },
     /// A new run needs a directory of its own.
-    #[error("{}: is not an empty directory; resume the run in it, or choose another for a new one", .0.display())]
+    #[error(
+        "{}: is not an empty directory; resume the run in it, or choose another for a new one",
+        .0.display()
+    )]
     NotEmpty(PathBuf),
     /// There is no run there.
-    #[error("{}: is not the directory of a run ({missing} is missing); give the one that `dpsgd train` made", path.display())]
+    #[error(
+        "{}: is not the directory of a run ({missing} is missing); give the one that `dpsgd train` \
+         made",
+        path.display()
+    )]
     NoRun {
         /// The directory.
         path: PathBuf,
@@ -68,10 +77,18 @@ pub enum DirectoryError {
         path: PathBuf,
     },
     /// The configuration is not the one the run was started with.
-    #[error("{}: is damaged or of another run, the ledger was begun with another one; restore it from a copy", .0.display())]
+    #[error(
+        "{}: is damaged or belongs to another run (the ledger was begun with a different one); restore \
+         it from a copy",
+        .0.display()
+    )]
     Config(PathBuf),
     /// What is in the metrics was not written by [`Metrics::append`].
-    #[error("{} is damaged, line {line}: it is no measurement; restore it from a copy, or remove the file and go on without its past", path.display())]
+    #[error(
+        "{} is damaged, line {line}: it is not a measurement; restore the file from a copy, or \
+         remove it and continue without the earlier measurements",
+        path.display()
+    )]
     Measurement {
         /// The metrics.
         path: PathBuf,
@@ -79,7 +96,7 @@ pub enum DirectoryError {
         line: usize,
     },
     /// Another process trains there.
-    #[error("{}: another process is using this run; wait for its end or stop it", .0.display())]
+    #[error("{}: another process is using this run; wait until it ends, or stop it", .0.display())]
     InUse(PathBuf),
     /// The directory was opened for reading.
     #[error("{}: was opened for reading only", .0.display())]
@@ -100,15 +117,19 @@ fn remedy(path: &Path) -> &'static str {
     }
 }
 
-fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> DirectoryError {
-    let path = path.to_owned();
-    move |source| DirectoryError::Io { path, doing, source }
+impl FromIo for DirectoryError {
+    fn from_io(path: PathBuf, doing: &'static str, source: io::Error) -> Self {
+        Self::Io { path, doing, source }
+    }
 }
 
 /// Replaces `path` by `bytes`: whenever the process dies or the power goes, the file is the old one or
-/// the new one, whole.
+/// the new one, whole. Where the disk is full, nothing is left beside it.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace(&Disk, path, bytes)
+    replace(&Disk, path, bytes).inspect_err(|_| {
+        // Best effort: whatever is wrong with the disk is reported already.
+        let _ = fs::remove_file(beside(path, ".new"));
+    })
 }
 
 /// The directory of a run. While a value from [`RunDirectory::create`] or [`RunDirectory::open`] lives, no
@@ -120,15 +141,15 @@ pub struct RunDirectory {
     lock: Option<File>,
 }
 
-/// What an interrupted run goes on with.
+/// What an interrupted run resumes with.
 #[derive(Debug)]
 pub struct Resumed {
     /// The ledger; the next round is its [`Ledger::spent`].
     pub ledger: Ledger,
-    /// The state to go on from. Its round is at most the ledger's: the updates between the two are
+    /// The state to resume from. Its round is at most the ledger's: the updates between the two are
     /// lost, and paid for.
     pub checkpoint: Checkpoint,
-    /// The metrics, with a line that says where the run was taken up.
+    /// The metrics, with a line that says where the run was resumed.
     pub metrics: Metrics,
 }
 
@@ -139,13 +160,13 @@ impl RunDirectory {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 DirectoryError::NotEmpty(path.to_owned())
             }
-            _ => failed(path, "create")(error),
+            _ => failed::<DirectoryError>(path, "create")(error),
         })?;
         // Looked at before anything is put into it, and again when nobody else can put anything.
         require_empty(path)?;
         let lock = acquire(path)?;
         require_empty(path)?;
-        Disk.sync_directory(directory_of(path)).map_err(failed(path, "sync"))?;
+        Disk.sync_directory(directory_of(path)).map_err(failed::<DirectoryError>(path, "sync"))?;
         Ok(Self { path: path.to_owned(), lock: Some(lock) })
     }
 
@@ -181,7 +202,7 @@ impl RunDirectory {
         let path = self.file(name);
         fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => DirectoryError::Missing { path },
-            _ => failed(&path, "read")(error),
+            _ => failed::<DirectoryError>(&path, "read")(error),
         })
     }
 
@@ -202,7 +223,7 @@ impl RunDirectory {
     /// Writes one of its files, see [`write_atomically`].
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), DirectoryError> {
         let path = self.locked(name)?;
-        write_atomically(&path, bytes).map_err(failed(&path, "write"))
+        write_atomically(&path, bytes).map_err(failed::<DirectoryError>(&path, "write"))
     }
 
     /// Replaces the checkpoint, see [`Checkpoint::write`].
@@ -211,35 +232,39 @@ impl RunDirectory {
     }
 
     /// Begins a new run: writes the configuration and opens the ledger and the metrics. The run can be
-    /// resumed from the first [`RunDirectory::write_checkpoint`] on; before it, nothing random should
+    /// resumed once [`RunDirectory::write_checkpoint`] has been called; before that, nothing random should
     /// leave (noised statistics of the data belong in that checkpoint, so that they are never drawn again).
+    ///
+    /// # Guarantee
+    /// The ledger owns the plan, charges its mechanism and is what the trainer reads the plan from.
     pub fn start(
         &self,
         config: &[u8],
-        mechanism: &Mechanism,
+        plan: Arc<Plan>,
         private: bool,
     ) -> Result<(Ledger, Metrics), DirectoryError> {
         self.write(CONFIG, config)?;
-        let header = Header::new(config, mechanism.clone(), private);
+        let header = Header::new(config, plan, private);
         let ledger = Ledger::create(&self.file(LEDGER), header)?;
         let path = self.file(METRICS);
         let file = OpenOptions::new().append(true).create_new(true).open(&path);
-        Ok((ledger, Metrics { file: file.map_err(failed(&path, "create"))?, path }))
+        Ok((ledger, Metrics { file: file.map_err(failed::<DirectoryError>(&path, "create"))?, path }))
     }
 
     /// What the run has spent, verified; nothing is changed.
     pub fn history(&self, mechanism: &Mechanism, private: bool) -> Result<History, DirectoryError> {
-        Ok(History::read(&self.file(LEDGER), &self.header(mechanism, private)?)?)
+        let identity = Identity::new(&self.read(CONFIG)?, mechanism.clone(), private);
+        Ok(History::read(&self.file(LEDGER), &identity)?)
     }
 
-    /// Takes up an interrupted run whose `config.toml` describes `mechanism`, with or without a seed of the user's.
+    /// Resumes an interrupted run whose `config.toml` describes `plan`, with or without a seed of the user's.
     ///
     /// # Guarantee
     /// As [`Ledger::open`]; and a ledger that is shorter than it was when the checkpoint was taken or
     /// the last line of the metrics was written is refused, even if its head was shortened with it.
-    pub fn resume(&self, mechanism: &Mechanism, private: bool) -> Result<Resumed, DirectoryError> {
+    pub fn resume(&self, plan: Arc<Plan>, private: bool) -> Result<Resumed, DirectoryError> {
         let path = self.locked(LEDGER)?;
-        let history = self.history(mechanism, private)?;
+        let history = self.history(plan.mechanism(), private)?;
         let checkpoint = Checkpoint::read(&self.file(CHECKPOINT))?;
         history.require(&path, &checkpoint.ledger, "the checkpoint")?;
         let (spent, last) = (history.spent(), history.position().sequence);
@@ -256,17 +281,14 @@ impl RunDirectory {
             let witness = format!("{METRICS} has reached round {round} and {spent} are charged");
             return Err(shortened(witness).into());
         }
-        let ledger = Ledger::open(&path, self.header(mechanism, private)?)?;
+        let header = Header::new(&self.read(CONFIG)?, plan, private);
+        let ledger = Ledger::open(&path, header)?;
         let mut metrics = Metrics::open(self.file(METRICS), &text)?;
         let mut note = Map::new();
         note.insert("resumed".into(), json!(ledger.resumes()));
         note.insert("checkpoint_round".into(), json!(checkpoint.round));
         metrics.append(spent, note)?;
         Ok(Resumed { ledger, checkpoint, metrics })
-    }
-
-    fn header(&self, mechanism: &Mechanism, private: bool) -> Result<Header, DirectoryError> {
-        Ok(Header::new(&self.read(CONFIG)?, mechanism.clone(), private))
     }
 
     fn locked(&self, name: &str) -> Result<PathBuf, DirectoryError> {
@@ -290,18 +312,18 @@ impl Drop for RunDirectory {
 fn acquire(path: &Path) -> Result<File, DirectoryError> {
     let name = path.join(LOCK);
     let open = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
-    let file = open.map_err(failed(&name, "open"))?;
+    let file = open.map_err(failed::<DirectoryError>(&name, "open"))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse(path.to_owned())),
-        Err(TryLockError::Error(error)) => Err(failed(&name, "lock")(error)),
+        Err(TryLockError::Error(error)) => Err(failed::<DirectoryError>(&name, "lock")(error)),
     }
 }
 
-/// The lock does not count: a process that died before it wrote anything leaves it behind.
+/// The lock does not count: a process that died before it wrote anything leaves it there.
 fn require_empty(path: &Path) -> Result<(), DirectoryError> {
-    for entry in fs::read_dir(path).map_err(failed(path, "read"))? {
-        if entry.map_err(failed(path, "read"))?.file_name() != LOCK {
+    for entry in fs::read_dir(path).map_err(failed::<DirectoryError>(path, "read"))? {
+        if entry.map_err(failed::<DirectoryError>(path, "read"))?.file_name() != LOCK {
             return Err(DirectoryError::NotEmpty(path.to_owned()));
         }
     }
@@ -309,7 +331,7 @@ fn require_empty(path: &Path) -> Result<(), DirectoryError> {
 }
 
 /// The measurements of a run: one JSON object a line, each with `"round"`, the number of rounds done when
-/// it was written. Lines of rounds that a crash lost stay; the line with `"resumed"` behind them
+/// it was written. Lines of rounds that a crash lost stay; the line with `"resumed"` after them
 /// says from which checkpoint the run went on.
 #[derive(Debug)]
 pub struct Metrics {
@@ -318,13 +340,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Goes on behind `text`, the present content; an incomplete last line is cut off.
+    /// Continues after `text`, the present content; an incomplete last line is cut off.
     fn open(path: PathBuf, text: &[u8]) -> Result<Self, DirectoryError> {
         let open = OpenOptions::new().append(true).create(true).open(&path);
-        let file = open.map_err(failed(&path, "open"))?;
+        let file = open.map_err(failed::<DirectoryError>(&path, "open"))?;
         let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            file.set_len(whole as u64).map_err(failed(&path, "cut an incomplete line off"))?;
+            file.set_len(whole as u64)
+                .map_err(failed::<DirectoryError>(&path, "cut an incomplete line off"))?;
         }
         Ok(Self { file, path })
     }
@@ -335,12 +358,12 @@ impl Metrics {
         line.insert("round".into(), json!(round));
         line.extend(fields);
         let text = format!("{}\n", Value::Object(line));
-        self.file.write_all(text.as_bytes()).map_err(failed(&self.path, "append"))
+        self.file.write_all(text.as_bytes()).map_err(failed::<DirectoryError>(&self.path, "append"))
     }
 }
 
-/// The last round that a complete line tells of. Every complete line must tell of one: a damaged line would be a
-/// silent witness, and who reads the measurements at the end of the run would only then refuse it.
+/// The last round that a complete line tells of. Every complete line must tell of one: a damaged line would
+/// be a silent witness, and who reads the measurements at the end of the run would only then refuse it.
 fn last_round(path: &Path, text: &[u8]) -> Result<Option<u64>, DirectoryError> {
     let mut last = None;
     for (i, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {

@@ -1,6 +1,9 @@
 //! Why a plan or a trainer was refused.
 
+use std::error::Error;
 use std::fmt;
+
+use crate::model::ModelError;
 
 /// A setting of a plan was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -44,8 +47,8 @@ pub(crate) fn within(
     Err(PlanError::new(name, value, format!("between {} and {}", shown(lowest), shown(highest)), why))
 }
 
-/// A plan, a model and parameters that do not fit together.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// A plan, a ledger, a model and parameters that do not fit together.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainerError {
     /// The model has another number of samples than the mechanism was accounted for.
@@ -83,6 +86,20 @@ pub enum TrainerError {
     /// A saved state of another plan.
     #[error("the saved state is not one of this plan: {0}")]
     State(String),
+    /// The ledger says one thing about the randomness of the run, and the run does another.
+    #[error(
+        "the ledger says that the run's randomness is {ledger}, and it is {given}: what the ledger states \
+         would be wrong; begin the ledger with the kind of randomness that the run uses"
+    )]
+    Randomness {
+        /// What the ledger says.
+        ledger: &'static str,
+        /// What was given.
+        given: &'static str,
+    },
+    /// The model cannot be trained with this plan.
+    #[error("{0}")]
+    Model(#[from] ModelError),
     /// The thread pool could not be made.
     #[error("could not start {threads} threads: {reason}; ask for fewer")]
     Threads {
@@ -93,10 +110,10 @@ pub enum TrainerError {
     },
 }
 
-/// Why a round was not performed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// Why a round gave no update.
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum RoundError<E> {
+pub enum RoundError<E: Error + 'static> {
     /// Every round of the plan has been performed or passed over.
     #[error("all {rounds} rounds of the plan are spent")]
     Finished {
@@ -105,7 +122,8 @@ pub enum RoundError<E> {
     },
     /// The process was forked: two of them hold the key, and both would draw the same noise.
     #[error(
-        "this process is a copy of the one that began the run, and both would draw the same noise; resume from the run's checkpoint"
+        "this process is a copy of the one that began the run, and both would draw the same noise; resume \
+         from the run's checkpoint"
     )]
     Forked,
     /// The round could not be charged; nothing was computed from the data.
@@ -115,5 +133,14 @@ pub enum RoundError<E> {
         round: u64,
         /// What the ledger said.
         source: E,
+    },
+    /// The model failed after the round was charged. The round stays spent, w is what it was before, nothing
+    /// has left, and the next round may be performed.
+    #[error("round {round} is spent without an update, because the model failed: {source}")]
+    Model {
+        /// The round.
+        round: u64,
+        /// What the model said; it may quote private data.
+        source: ModelError,
     },
 }

@@ -1,16 +1,16 @@
 //! Faults that can be injected into a copy of this crate, so that an audit can show that it finds them.
 //!
-//! Every place that the guarantee rests on asks [`injected`] whether it is to go wrong. Without the feature
-//! `faults` the answer is the constant `false`, there is nothing that could set it, and the compiler removes the
-//! question.
+//! Every place that the guarantee rests on asks `injected` whether it is to go wrong. Without the feature
+//! `faults` the answer is the constant `false`, there is nothing that could set it, and the compiler removes
+//! the question.
 //!
 //! # Guarantee
 //!
-//! [`POSSIBLE`] says which of the two this copy is, and the command asserts at compile time that its copy is the
-//! one without faults. Nobody enables the feature on this package: cargo unites the features of all packages that
-//! are built together, so a test's wish would reach the command that is built for other tests beside it. The
-//! tests of the audit use a package of their own instead, `dpsgd-train-faulty`, with these same sources and the
-//! feature always on; nothing but those tests depends on it.
+//! [`POSSIBLE`] says which of the two this copy is, and the command asserts at compile time that its copy is
+//! the one without faults. Nobody enables the feature on this package: cargo unites the features of all
+//! packages that are built together, so a test's wish would reach the command that is built for other tests
+//! beside it. The tests of the audit use a package of their own instead, `dpsgd-train-faulty`, with these
+//! same sources and the feature always on; nothing but those tests depends on it.
 
 /// Whether faults can be injected into this copy of the crate.
 pub const POSSIBLE: bool = cfg!(feature = "faults");
@@ -30,6 +30,10 @@ pub enum Fault {
     ClipBoundDoubled,
     /// Every epoch uses the permutation of the first.
     PermutationKept,
+    /// Every epoch uses the allocation of the first.
+    AllocationKept,
+    /// The rounds of an epoch are balanced to equal sizes instead of drawn by every sample for itself.
+    AllocationBalanced,
     /// A subsample is drawn from the first B·ms samples only: the remainder is always the same.
     RemainderFixed,
     /// An inner algorithm begins a group with the state in which the group before it ended.
@@ -42,13 +46,15 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 12] = [
         Fault::NoiseHalved,
         Fault::NoiseReused,
         Fault::SigmaForSensitivity,
         Fault::ClippedAfterTheSum,
         Fault::ClipBoundDoubled,
         Fault::PermutationKept,
+        Fault::AllocationKept,
+        Fault::AllocationBalanced,
         Fault::RemainderFixed,
         Fault::StateLeaks,
         Fault::FilterIgnored,

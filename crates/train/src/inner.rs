@@ -1,5 +1,8 @@
 //! The inner algorithms A: from w and the samples of one group to the group's result a_h.
 //!
+//! The paper allows any first-order algorithm: [`InnerAlgorithm`] is the trait, and [`Inner`] holds the
+//! built-in ones or one of the user's own.
+//!
 //! # Guarantee
 //!
 //! The state of an algorithm starts fresh in every group, so a_h depends on w and on the samples
@@ -7,20 +10,29 @@
 
 mod adagrad;
 mod adam;
-#[cfg(test)]
+pub(crate) mod algorithm;
+pub mod constants;
+#[cfg(all(test, feature = "native"))]
 mod golden;
 mod momentum;
 mod rmsprop;
 mod sgd;
+mod walk;
 
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::algorithm::{GroupContext, InnerAlgorithm, Vectors};
+
+use self::algorithm::{Draws, Scratch};
 use crate::error::{PlanError, within};
-use crate::fault::{self, Fault};
-use crate::model::Worker;
-use crate::simd;
+use crate::model::{ModelError, Worker};
 
-/// An algorithm A. All but the first take the samples of a group one at a time, in the random
-/// order in which they were drawn; constants and semantics are PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// An algorithm A. All built-in ones but the first take the samples of a group one at a time, in the
+/// random order in which they were drawn; constants and semantics are PyTorch's.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Inner {
     /// The mean gradient of the group at w.
@@ -64,10 +76,33 @@ pub enum Inner {
         /// ε.
         epsilon: f64,
     },
+    /// An algorithm of the user's own.
+    Custom(Arc<dyn InnerAlgorithm>),
+}
+
+/// Custom algorithms are equal if they are the same value.
+impl PartialEq for Inner {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Inner::Custom(one), Inner::Custom(other)) => Arc::ptr_eq(one, other),
+            (Inner::Custom(_), _) | (_, Inner::Custom(_)) => false,
+            (one, other) => one.name() == other.name() && one.constants() == other.constants(),
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inner::Custom(algorithm) => fmt::Debug::fmt(algorithm, f),
+            builtin => f.write_str(&builtin.describe()),
+        }
+    }
 }
 
 /// What a group's result a_h is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GroupResult {
     /// The sum of the gradients the algorithm used (the paper's eq. batchclip).
@@ -96,19 +131,25 @@ impl From<Inner> for InnerSequence {
 impl Inner {
     /// By the name used in configurations, with PyTorch's constants and the given inner step.
     pub fn named(name: &str, step: f64) -> Option<Self> {
+        use constants::*;
         Some(match name {
             "gradient" => Inner::Gradient,
             "sgd" => Inner::Sgd { step },
-            "momentum" => Inner::Momentum { step, momentum: 0.9 },
-            "adam" => Inner::Adam { step, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
-            "adagrad" => Inner::AdaGrad { step, epsilon: 1e-10 },
-            "rmsprop" => Inner::RmsProp { step, alpha: 0.99, epsilon: 1e-8 },
+            "momentum" => Inner::Momentum { step, momentum: MOMENTUM },
+            "adam" => Inner::Adam { step, beta1: ADAM_BETA1, beta2: ADAM_BETA2, epsilon: ADAM_EPSILON },
+            "adagrad" => Inner::AdaGrad { step, epsilon: ADAGRAD_EPSILON },
+            "rmsprop" => Inner::RmsProp { step, alpha: RMSPROP_ALPHA, epsilon: RMSPROP_EPSILON },
             _ => return None,
         })
     }
 
+    /// An algorithm of the user's own.
+    pub fn custom(algorithm: impl InnerAlgorithm + 'static) -> Self {
+        Inner::Custom(Arc::new(algorithm))
+    }
+
     /// The name used in configurations.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Inner::Gradient => "gradient",
             Inner::Sgd { .. } => "sgd",
@@ -116,13 +157,30 @@ impl Inner {
             Inner::Adam { .. } => "adam",
             Inner::AdaGrad { .. } => "adagrad",
             Inner::RmsProp { .. } => "rmsprop",
+            Inner::Custom(algorithm) => algorithm.name(),
         }
     }
 
-    /// η of the inner loop; the mean gradient has none.
+    /// The constants by name; those of a custom algorithm are its own affair.
+    fn constants(&self) -> Vec<(&'static str, f64)> {
+        match *self {
+            Inner::Gradient | Inner::Custom(_) => Vec::new(),
+            Inner::Sgd { step } => vec![("step", step)],
+            Inner::Momentum { step, momentum } => vec![("step", step), ("momentum", momentum)],
+            Inner::Adam { step, beta1, beta2, epsilon } => {
+                vec![("step", step), ("beta1", beta1), ("beta2", beta2), ("epsilon", epsilon)]
+            }
+            Inner::AdaGrad { step, epsilon } => vec![("step", step), ("epsilon", epsilon)],
+            Inner::RmsProp { step, alpha, epsilon } => {
+                vec![("step", step), ("alpha", alpha), ("epsilon", epsilon)]
+            }
+        }
+    }
+
+    /// η of the inner loop; the mean gradient has none, and a custom algorithm keeps its own.
     pub fn step(&self) -> Option<f64> {
         match *self {
-            Inner::Gradient => None,
+            Inner::Gradient | Inner::Custom(_) => None,
             Inner::Sgd { step }
             | Inner::Momentum { step, .. }
             | Inner::Adam { step, .. }
@@ -130,13 +188,41 @@ impl Inner {
             | Inner::RmsProp { step, .. } => Some(step),
         }
     }
+}
 
-    /// How many vectors of state a group needs.
-    pub(crate) fn vectors(&self) -> usize {
+impl InnerAlgorithm for Inner {
+    fn name(&self) -> &str {
+        Inner::name(self)
+    }
+
+    fn describe(&self) -> String {
+        if let Inner::Custom(algorithm) = self {
+            return algorithm.describe();
+        }
+        let constants: Vec<String> =
+            self.constants().iter().map(|(name, value)| format!("{name} {value}")).collect();
+        match constants.is_empty() {
+            true => self.name().to_string(),
+            false => format!("{} ({})", self.name(), constants.join(", ")),
+        }
+    }
+
+    fn state_vectors(&self) -> usize {
         match self {
             Inner::Gradient | Inner::Sgd { .. } => 0,
             Inner::Momentum { .. } | Inner::AdaGrad { .. } | Inner::RmsProp { .. } => 1,
             Inner::Adam { .. } => 2,
+            Inner::Custom(algorithm) => algorithm.state_vectors(),
+        }
+    }
+
+    fn is_bounded(&self, result: GroupResult) -> bool {
+        match self {
+            Inner::Gradient | Inner::Sgd { .. } | Inner::Momentum { .. } => false,
+            Inner::Adam { .. } | Inner::AdaGrad { .. } | Inner::RmsProp { .. } => {
+                result == GroupResult::ModelDifference
+            }
+            Inner::Custom(algorithm) => algorithm.is_bounded(result),
         }
     }
 
@@ -147,6 +233,7 @@ impl Inner {
             within("inner-step", step, 1e-9, 1e3, "beyond, single precision loses it")?;
         }
         match *self {
+            Inner::Custom(ref algorithm) => algorithm.check(),
             Inner::Gradient | Inner::Sgd { .. } => Ok(()),
             Inner::Momentum { momentum, .. } => within("inner-momentum", momentum, 0.0, 0.99999, fades),
             Inner::Adam { beta1, beta2, epsilon, .. } => {
@@ -161,16 +248,62 @@ impl Inner {
             }
         }
     }
+
+    fn run(&self, group: &mut GroupContext<'_>) -> Result<f32, ModelError> {
+        match *self {
+            Inner::Gradient => group.mean_gradient_as_result(),
+            Inner::Sgd { step } => sgd::run(group, step),
+            Inner::Momentum { step, momentum } => momentum::run(group, step, momentum),
+            Inner::Adam { step, beta1, beta2, epsilon } => adam::run(group, step, (beta1, beta2), epsilon),
+            Inner::AdaGrad { step, epsilon } => adagrad::run(group, step, epsilon),
+            Inner::RmsProp { step, alpha, epsilon } => rmsprop::run(group, step, alpha, epsilon),
+            Inner::Custom(ref algorithm) => algorithm.run(group),
+        }
+    }
+}
+
+/// Runs A on one group from `start` and overwrites `result` with a_h; returns the mean loss.
+///
+/// Leaves the worker's parameters wherever the algorithm ended.
+pub(crate) fn run(
+    inner: &Inner,
+    kind: GroupResult,
+    worker: &mut impl Worker,
+    (start, samples): (&[f32], &[u32]),
+    (scratch, result): (&mut Scratch, &mut [f32]),
+    draws: Draws<'_>,
+) -> Result<f32, ModelError> {
+    // The mean gradient moves no parameters and has no state: they are at `start` already.
+    if matches!(inner, Inner::Gradient) {
+        return worker.gradient(samples, result);
+    }
+    // The built-in algorithms overwrite the result; of others nobody knows.
+    if let Inner::Custom(_) = inner {
+        result.fill(0.0);
+        scratch.forget();
+    }
+    let vectors = inner.state_vectors();
+    inner.run(&mut GroupContext::new(worker, start, samples, kind, vectors, (scratch, result), draws))
 }
 
 impl InnerSequence {
     /// A_b of round b of its epoch, the given round of the run.
-    pub fn at(&self, round: u64, round_of_epoch: u64) -> Inner {
+    pub fn at(&self, round: u64, round_of_epoch: u64) -> &Inner {
         match self {
-            InnerSequence::Cycle(list) => list[(round_of_epoch % list.len() as u64) as usize],
+            InnerSequence::Cycle(list) => &list[(round_of_epoch % list.len() as u64) as usize],
             InnerSequence::Pieces(pieces) => {
-                let after = pieces.partition_point(|&(start, _)| start <= round);
-                pieces[after.saturating_sub(1)].1
+                let after = pieces.partition_point(|(start, _)| *start <= round);
+                &pieces[after.saturating_sub(1)].1
+            }
+        }
+    }
+
+    /// The same sequence with every algorithm replaced.
+    pub fn map(&self, mut replace: impl FnMut(&Inner) -> Inner) -> Self {
+        match self {
+            InnerSequence::Cycle(list) => InnerSequence::Cycle(list.iter().map(replace).collect()),
+            InnerSequence::Pieces(pieces) => {
+                InnerSequence::Pieces(pieces.iter().map(|(start, inner)| (*start, replace(inner))).collect())
             }
         }
     }
@@ -179,7 +312,7 @@ impl InnerSequence {
     pub fn algorithms(&self) -> Vec<Inner> {
         match self {
             InnerSequence::Cycle(list) => list.clone(),
-            InnerSequence::Pieces(pieces) => pieces.iter().map(|&(_, inner)| inner).collect(),
+            InnerSequence::Pieces(pieces) => pieces.iter().map(|(_, inner)| inner.clone()).collect(),
         }
     }
 
@@ -188,7 +321,7 @@ impl InnerSequence {
         if algorithms.is_empty() {
             return Err(PlanError::new("inner", "none", "at least one algorithm", "a round runs one"));
         }
-        algorithms.iter().try_for_each(Inner::check)?;
+        algorithms.iter().try_for_each(InnerAlgorithm::check)?;
         if let InnerSequence::Pieces(pieces) = self
             && (pieces[0].0 != 0 || !pieces.is_sorted_by(|a, b| a.0 < b.0))
         {
@@ -201,112 +334,5 @@ impl InnerSequence {
             ));
         }
         Ok(())
-    }
-}
-
-/// The vectors one thread needs for one group, made once.
-#[derive(Debug)]
-pub(crate) struct Scratch {
-    gradient: Vec<f32>,
-    first: Vec<f32>,
-    second: Vec<f32>,
-}
-
-impl Scratch {
-    pub(crate) fn new(dimension: usize, vectors: usize) -> Self {
-        let state = |wanted: bool| vec![0.0; if wanted { dimension } else { 0 }];
-        Self { gradient: vec![0.0; dimension], first: state(vectors >= 1), second: state(vectors >= 2) }
-    }
-}
-
-/// Runs A on one group from `start` and overwrites `result` with a_h; returns the mean loss.
-///
-/// Leaves the worker's parameters wherever the algorithm ended, except for the mean gradient,
-/// which needs them at `start` and leaves them there.
-pub(crate) fn run(
-    inner: Inner,
-    kind: GroupResult,
-    worker: &mut impl Worker,
-    start: &[f32],
-    group: &[u32],
-    scratch: &mut Scratch,
-    result: &mut [f32],
-) -> f32 {
-    let Some(step) = inner.step() else { return worker.gradient(group, result) };
-    if !fault::injected(Fault::StateLeaks) {
-        worker.weights_mut().copy_from_slice(start);
-        scratch.first.fill(0.0);
-        scratch.second.fill(0.0);
-    }
-    // Plain SGD walks by η times the gradients, so its end tells their sum.
-    let sums = kind == GroupResult::SumOfGradients && !matches!(inner, Inner::Sgd { .. });
-    if sums {
-        result.fill(0.0);
-    }
-    let mut losses = 0.0;
-    for (taken, sample) in group.iter().enumerate() {
-        losses += worker.gradient(std::slice::from_ref(sample), &mut scratch.gradient);
-        let Scratch { gradient, first, second } = &mut *scratch;
-        let weights = worker.weights_mut();
-        let sum = sums.then_some(&mut *result);
-        match inner {
-            // Has returned above: it has no step.
-            Inner::Gradient => {}
-            Inner::Sgd { step } => simd::each2(weights, gradient, sgd::step(step)),
-            Inner::Momentum { step, momentum } => {
-                with_one(weights, first, sum, gradient, momentum::step(step, momentum));
-            }
-            Inner::Adam { step, beta1, beta2, epsilon } => {
-                let constants = simd::Adam::new(step, beta1, beta2, epsilon, taken as u64 + 1);
-                with_two(weights, first, second, sum, gradient, adam::step(constants));
-            }
-            Inner::AdaGrad { step, epsilon } => {
-                with_one(weights, first, sum, gradient, adagrad::step(step, epsilon));
-            }
-            Inner::RmsProp { step, alpha, epsilon } => {
-                with_one(weights, first, sum, gradient, rmsprop::step(step, alpha, epsilon));
-            }
-        }
-    }
-    if !sums {
-        let inverse = (1.0 / step) as f32;
-        let end: &[f32] = worker.weights_mut();
-        simd::write2(result, start, end, |from, to| (from - to) * inverse);
-    }
-    losses / group.len() as f32
-}
-
-/// One step of an algorithm with one vector of state, and the sum of gradients in the same pass.
-fn with_one(
-    weights: &mut [f32],
-    state: &mut [f32],
-    sum: Option<&mut [f32]>,
-    gradient: &[f32],
-    step: impl Fn(&mut f32, &mut f32, f32),
-) {
-    match sum {
-        None => simd::each3(weights, state, gradient, step),
-        Some(sum) => simd::each4(weights, state, sum, gradient, |w, v, sum, g| {
-            *sum += g;
-            step(w, v, g);
-        }),
-    }
-}
-
-/// The same with two vectors of state.
-fn with_two(
-    weights: &mut [f32],
-    first: &mut [f32],
-    second: &mut [f32],
-    sum: Option<&mut [f32]>,
-    gradient: &[f32],
-    step: impl Fn(&mut f32, &mut f32, &mut f32, f32),
-) {
-    match sum {
-        None => simd::each4(weights, first, second, gradient, step),
-        Some(sum) => simd::each5(weights, first, second, sum, gradient, |w, m, v, sum, g| {
-            *sum += g;
-            step(w, m, v, g);
-        }),
     }
 }

@@ -17,8 +17,11 @@
 //! looks as it did then.
 //!
 //! Records charge blocks of rounds ahead ([`Blocks`]), so that syncing costs nothing. After a crash the
-//! whole block counts as spent and the run goes on behind it: the run stays at its T rounds and has the
-//! guarantee it would have had without the crash.
+//! whole block counts as spent and the run resumes after it: the run stays at its T rounds and has the
+//! guarantee it would have had without the crash. A process that is asked to stop ends its block itself
+//! ([`Ledger::stop`]), so that exactly what was run counts.
+//!
+//! A [`Witness`] outside of the directory is told of every record and so knows an old copy when it sees one.
 
 mod blocks;
 mod error;
@@ -26,22 +29,27 @@ mod header;
 mod history;
 mod record;
 pub mod storage;
+mod witness;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use blocks::{Blocks, first_rounds, spent_mechanism};
-pub use error::LedgerError;
-pub use header::Header;
-pub use history::History;
-pub use record::{Digest, Position};
+use dpsgd_privacy::mechanism::{Mechanism, MechanismError};
 
+pub use blocks::Blocks;
+pub use error::LedgerError;
+pub use header::{Header, Identity};
+pub use history::History;
+pub use record::{Digest, LedgerPosition, NoDigest};
+pub use witness::{Standing, Witness};
+
+use crate::charge::Charge;
 use crate::fault::{self, Fault};
-use crate::trainer::Charge;
-use error::failed;
+use crate::plan::Plan;
 use record::Record;
-use storage::{Disk, Storage, StoredFile, beside, directory_of, replace};
+use storage::{Disk, Storage, StoredFile, beside, directory_of, failed, replace};
 
 /// What is added to the ledger's name for the file with its last record.
 pub(crate) const HEAD_ENDING: &str = ".head";
@@ -53,7 +61,7 @@ pub struct Ledger<S: Storage = Disk> {
     path: PathBuf,
     file: S::File,
     header: Header,
-    position: Position,
+    position: LedgerPosition,
     state: State,
     /// The rounds before this one are charged.
     charged: u64,
@@ -64,24 +72,27 @@ pub struct Ledger<S: Storage = Disk> {
     length: u64,
     /// When the last charge was done, and how long it took.
     paid: Option<(Instant, Duration)>,
+    witness: Option<Box<dyn Witness>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
     Finished,
+    /// The process was asked to stop and gave back what it had not used.
+    Stopped,
     /// A write failed: what the disk holds is unknown, and a second sync may report a success that
     /// the first one denied. Only a new reading can tell.
     Broken,
 }
 
 impl Ledger {
-    /// Begins the ledger of a new run; an existing file is never touched.
+    /// Begins the ledger of a new run, which owns the plan; an existing file is never touched.
     pub fn create(path: &Path, header: Header) -> Result<Self, LedgerError> {
         Self::create_in(Disk, path, header)
     }
 
-    /// Takes up the ledger of a run that was interrupted; [`Ledger::spent`] is the round it goes on with.
+    /// Opens the ledger of an interrupted run to resume it; [`Ledger::spent`] is its next round.
     ///
     /// # Guarantee
     /// As [`History::read`]: everything that may have left is counted, or there is an error and nothing
@@ -101,14 +112,14 @@ impl<S: Storage> Ledger<S> {
             _ => failed(path, "create")(error),
         })?;
         let mut ledger = Self::new(storage, path, file, header);
-        let (line, position) = record::line(0, &ledger.header.text(), &Digest::default());
+        let (line, position) = record::line(0, &ledger.header.identity().text(), &Digest::default());
         ledger.append(&line, position)?;
         Ok(ledger)
     }
 
     /// [`Ledger::open`] on any storage.
     pub fn open_in(storage: S, path: &Path, header: Header) -> Result<Self, LedgerError> {
-        let history = History::read_in(&storage, path, &header)?;
+        let history = History::read_in(&storage, path, header.identity())?;
         if history.finished() {
             return Err(LedgerError::Finished { rounds: history.spent() });
         }
@@ -129,18 +140,18 @@ impl<S: Storage> Ledger<S> {
         ledger.charged = history.spent();
         ledger.next = ledger.charged;
         ledger.resumes = history.resumes() + 1;
-        ledger.record(Record::Resume { at: ledger.charged })?;
+        ledger.record(Record::Resume { at: ledger.charged }, ledger.charged)?;
         Ok(ledger)
     }
 
     fn new(storage: S, path: &Path, file: S::File, header: Header) -> Self {
-        let blocks = Blocks::of(header.mechanism());
+        let blocks = Blocks::of(header.plan().mechanism());
         Self {
             storage,
             path: path.to_owned(),
             file,
             header,
-            position: Position::default(),
+            position: LedgerPosition::default(),
             state: State::Open,
             charged: 0,
             next: 0,
@@ -148,6 +159,25 @@ impl<S: Storage> Ledger<S> {
             blocks,
             length: blocks.first,
             paid: None,
+            witness: None,
+        }
+    }
+
+    /// Tells `witness` of the present state and of every record from now on, before its rounds may happen.
+    pub fn witnessed_by(&mut self, witness: Box<dyn Witness>) -> Result<(), LedgerError> {
+        self.witness = Some(witness);
+        self.tell_witness()
+    }
+
+    fn tell_witness(&mut self) -> Result<(), LedgerError> {
+        let standing = Standing {
+            position: self.position,
+            charged: self.charged,
+            finished: self.state == State::Finished,
+        };
+        match &mut self.witness {
+            Some(witness) => witness.remember(&standing).map_err(failed(&witness.place(), "write")),
+            None => Ok(()),
         }
     }
 
@@ -157,19 +187,30 @@ impl<S: Storage> Ledger<S> {
     }
 
     /// The rounds charged in all: the rounds 0 to `spent()`, exclusive, may have left. A run that was
-    /// interrupted goes on with round `spent()`, with shuffling always the first of an epoch.
+    /// interrupted resumes with round `spent()`, with shuffling and allocation always the first of an epoch.
     pub fn spent(&self) -> u64 {
         self.charged
     }
 
-    /// How often the run was taken up again, this process included: with a seed of the user's, what keeps
+    /// The plan whose rounds are charged.
+    pub fn plan(&self) -> &Arc<Plan> {
+        self.header.plan()
+    }
+
+    /// The run that what may have left belongs to, for the accountant; nothing if no round was charged. See
+    /// [`Mechanism::spent`].
+    pub fn spent_mechanism(&self) -> Result<Option<Mechanism>, MechanismError> {
+        self.plan().mechanism().spent(self.charged)
+    }
+
+    /// How often the run was resumed, this process included: with a seed of the user's, what keeps
     /// the draws of this process apart from those of the processes before it.
     pub fn resumes(&self) -> u64 {
         self.resumes
     }
 
     /// The last record, for the checkpoint to remember.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> LedgerPosition {
         self.position
     }
 
@@ -183,7 +224,7 @@ impl<S: Storage> Ledger<S> {
     /// the ledger is opened anew.
     pub fn charge(&mut self, round: u64) -> Result<(), LedgerError> {
         self.usable()?;
-        let rounds = blocks::rounds(self.header.mechanism());
+        let rounds = self.plan().rounds();
         if round >= rounds {
             return Err(LedgerError::Beyond { round, rounds });
         }
@@ -193,16 +234,51 @@ impl<S: Storage> Ledger<S> {
         if round >= self.charged {
             let begun = Instant::now();
             self.length = match self.paid {
-                Some((end, sync)) => self.blocks.next(self.length, begun - end, sync),
+                Some((end, sync)) if self.plan().mechanism().size_is_public() => {
+                    self.blocks.next(self.length, begun - end, sync)
+                }
+                Some(_) => self.blocks.doubled(self.length),
                 None => self.length.max(1),
             };
-            let to = blocks::boundary(self.header.mechanism(), round.saturating_add(self.length));
+            let to = self.plan().mechanism().resume_at(round.saturating_add(self.length));
             let short = u64::from(fault::injected(Fault::LedgerShort));
-            self.record(Record::Charge { from: self.charged.saturating_sub(short), to: to - short })?;
-            self.charged = to;
+            self.record(Record::Charge { from: self.charged.saturating_sub(short), to: to - short }, to)?;
             self.paid = Some((Instant::now(), begun.elapsed()));
         }
         self.next = round + 1;
+        Ok(())
+    }
+
+    /// Counts the rounds before `rounds` as spent: they happened in another copy of the run, of which this
+    /// ledger knows nothing.
+    ///
+    /// # Guarantee
+    /// As [`Ledger::charge`]; none of these rounds can be charged or happen again here.
+    pub fn charge_elsewhere(&mut self, rounds: u64) -> Result<(), LedgerError> {
+        self.usable()?;
+        let to = self.plan().mechanism().resume_at(rounds.min(self.plan().rounds()));
+        if to > self.charged {
+            self.record(Record::Charge { from: self.charged, to }, to)?;
+            self.next = to;
+        }
+        Ok(())
+    }
+
+    /// Ends the block that was charged ahead, because this process will run no further round; the run can be
+    /// resumed.
+    ///
+    /// # Guarantee
+    /// Only rounds are given back for which [`Ledger::charge`] has never returned, and this process can charge
+    /// none from now on, even if the record fails. Where an epoch shares one draw, the whole epoch stays
+    /// charged once it was begun. A crash before the record is complete leaves the whole block charged.
+    pub fn stop(&mut self) -> Result<(), LedgerError> {
+        self.usable()?;
+        self.state = State::Stopped;
+        let at = self.plan().mechanism().resume_at(self.next);
+        if at < self.charged {
+            self.record(Record::Stop { at }, at)?;
+            self.state = State::Stopped;
+        }
         Ok(())
     }
 
@@ -210,28 +286,34 @@ impl<S: Storage> Ledger<S> {
     /// on the disk; until then the run can be resumed to write the rest.
     pub fn finish(&mut self) -> Result<(), LedgerError> {
         self.usable()?;
-        self.record(Record::Finish { at: self.charged })?;
-        self.state = State::Finished;
-        Ok(())
+        self.record(Record::Finish { at: self.charged }, self.charged)
     }
 
     fn usable(&self) -> Result<(), LedgerError> {
         match self.state {
             State::Open => Ok(()),
             State::Finished => Err(LedgerError::Finished { rounds: self.charged }),
+            State::Stopped => Err(LedgerError::Stopped { rounds: self.charged }),
             State::Broken => Err(LedgerError::Broken),
         }
     }
 
-    fn record(&mut self, record: Record) -> Result<(), LedgerError> {
+    /// Writes a record after which `charged` rounds are charged. The witness is told last: it may lag, as the
+    /// head may, and none of the rounds has happened then.
+    fn record(&mut self, record: Record, charged: u64) -> Result<(), LedgerError> {
         let (line, position) =
             record::line(self.position.sequence + 1, &record.to_string(), &self.position.digest);
-        self.append(&line, position)
+        self.append(&line, position)?;
+        self.charged = charged;
+        if let Record::Finish { .. } = record {
+            self.state = State::Finished;
+        }
+        self.tell_witness().inspect_err(|_| self.state = State::Broken)
     }
 
     /// First the record, synced, then the head: so the head lags by one record at most and never leads.
     /// Replacing the head syncs the directory, and with it the name of a new ledger.
-    fn append(&mut self, line: &str, position: Position) -> Result<(), LedgerError> {
+    fn append(&mut self, line: &str, position: LedgerPosition) -> Result<(), LedgerError> {
         self.state = State::Broken;
         self.file.write(line.as_bytes()).map_err(failed(&self.path, "append"))?;
         self.file.sync().map_err(failed(&self.path, "sync"))?;
@@ -241,7 +323,7 @@ impl<S: Storage> Ledger<S> {
         Ok(())
     }
 
-    fn write_head(&self, position: &Position) -> Result<(), LedgerError> {
+    fn write_head(&self, position: &LedgerPosition) -> Result<(), LedgerError> {
         let path = beside(&self.path, HEAD_ENDING);
         let text = record::head(position);
         replace(&self.storage, &path, text.as_bytes()).map_err(failed(&path, "replace"))
@@ -250,6 +332,18 @@ impl<S: Storage> Ledger<S> {
 
 impl<S: Storage> Charge for Ledger<S> {
     type Error = LedgerError;
+
+    fn plan(&self) -> &Arc<Plan> {
+        Ledger::plan(self)
+    }
+
+    fn spent(&self) -> u64 {
+        Ledger::spent(self)
+    }
+
+    fn private(&self) -> Option<bool> {
+        Some(self.header.identity().private())
+    }
 
     fn charge(&mut self, round: u64) -> Result<(), LedgerError> {
         Ledger::charge(self, round)

@@ -7,14 +7,16 @@
 //! and every block of [`BLOCK`] coordinates its own stretch of it, so no bit serves two
 //! coordinates, rounds or threads, and the noise does not depend on the number of threads.
 //!
-//! There are two kinds. [`exact`] noise is drawn so that what leaves a round is a function of the real Gaussian mechanism, with
-//! nothing left to floating point: the default. [`fast`] noise is single precision.
+//! There are two kinds. [`exact`] noise is drawn so that what leaves a round is a function of the real
+//! Gaussian mechanism, with nothing left to floating point: the default. [`fast`] noise is single precision.
 
 pub mod exact;
 pub mod fast;
 mod refine;
 
 pub use self::fast::standard_normals;
+
+use serde::{Deserialize, Serialize};
 
 use self::exact::Exact;
 use crate::clip::ClippedSum;
@@ -25,7 +27,8 @@ use crate::randomness::Randomness;
 pub const BLOCK: usize = 2048;
 
 /// How the noise is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum NoiseKind {
     /// The rounded Gaussian, drawn exactly; see [`exact`].
@@ -48,13 +51,14 @@ impl NoiseKind {
     pub fn covers(self) -> &'static str {
         match self {
             NoiseKind::Exact => {
-                "exact: the sum is rounded to a grid, whose share of the sensitivity is counted, and the noise is a real Gaussian \
-                 rounded to that grid without error; the guarantee holds for the numbers that leave, given that \
-                 ChaCha20 cannot be told from random"
+                "exact: the sum is rounded to a grid, whose share of the sensitivity is counted, and the \
+                 noise is a real Gaussian rounded to that grid without error; the guarantee holds for the \
+                 numbers that leave, given that ChaCha20 cannot be told from random"
             }
             NoiseKind::Fast => {
-                "fast: single-precision normals, rounded to a grid of 2⁻¹⁸ deviations; the guarantee is that of the real Gaussian, \
-                 which floating point only approximates (attacks on its last bits are impractical here, not excluded)"
+                "fast: single-precision normals, rounded to a grid of 2⁻¹⁸ deviations; the guarantee is that \
+                 of the real Gaussian, which floating point only approximates (attacks on its last bits are \
+                 impractical here, not excluded)"
             }
         }
     }
@@ -62,7 +66,7 @@ impl NoiseKind {
 
 /// The noise of one round.
 #[derive(Clone, Copy, Debug)]
-pub struct Noise<'a> {
+pub struct RoundNoise<'a> {
     randomness: &'a Randomness,
     round: u64,
     kind: Kind,
@@ -75,7 +79,7 @@ enum Kind {
     Fast(f64),
 }
 
-impl<'a> Noise<'a> {
+impl<'a> RoundNoise<'a> {
     /// The noise that belongs to a clipped sum: N(0, (sensitivity·σ)²), for exact noise with the sensitivity
     /// of the sum on its grid.
     pub fn of(kind: NoiseKind, sum: &ClippedSum, sigma: f64, randomness: &'a Randomness, round: u64) -> Self {
@@ -120,9 +124,9 @@ mod tests {
     fn the_scale_is_the_sensitivity_times_sigma() {
         let randomness = Randomness::from_seed(6, 0);
         let sum = ClippedSum::new(10, 0.25);
-        let fast = Noise::of(NoiseKind::Fast, &sum, 3.0, &randomness, 0);
+        let fast = RoundNoise::of(NoiseKind::Fast, &sum, 3.0, &randomness, 0);
         assert_eq!(fast.deviation(), 2.0 * 0.25 * 3.0);
-        let exact = Noise::of(NoiseKind::Exact, &sum, 3.0, &randomness, 0).deviation();
+        let exact = RoundNoise::of(NoiseKind::Exact, &sum, 3.0, &randomness, 0).deviation();
         assert!(exact > fast.deviation() && exact < 1.001 * fast.deviation(), "{exact}");
     }
 }

@@ -10,15 +10,19 @@
 //!   left-over samples of an epoch are not used in it;
 //! * Poisson: every sample is kept independently with probability p (to 2⁻⁶⁴, see [`poisson`]),
 //!   as a group of its own;
+//! * allocation: in every epoch every sample draws one of B rounds, uniformly and independently of all
+//!   others, and is a group of its own in it; or it draws one of the B·m cells, which are the groups (see
+//!   [`allocation`]);
 //! * filter: every group is kept with probability ½, independently of everything else.
 //!
 //! Integers below a bound are drawn with rejection, so they are exactly uniform. A round's batch
 //! is a function of the key and the round alone.
 
+pub mod allocation;
 pub mod poisson;
 mod units;
 
-use dpsgd_privacy::mechanism::{Phase, Sampling};
+use dpsgd_privacy::mechanism::{BatchSize, EpochDraw, Independent, RoundDraw};
 
 use self::poisson::Skips;
 use self::units::Units;
@@ -27,33 +31,54 @@ use crate::fault::{self, Fault};
 use crate::plan::{Plan, Position};
 use crate::randomness::{Purpose, Randomness, Stream};
 
-/// Whether every group of a round is there or not by itself (Poisson sampling, filtering), so that one more or less is what two
-/// data sets are told apart by; elsewhere a group's content is substituted.
-pub fn one_by_one(phase: &Phase) -> bool {
-    phase.filtered() || matches!(phase.sampling(), Sampling::Poisson { .. })
-}
-
 /// The samples of one round, group after group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch<'a> {
-    /// The samples; every consecutive `group_size` are one group S_{b,h}.
+    /// The samples; every consecutive `group_size` are one group S_{b,h}, unless there are `cells`.
     pub samples: &'a [u32],
-    /// s.
+    /// s; in cells, the average.
     pub group_size: usize,
-    /// Where the units end in which groups are summed (see [`clip`](crate::clip)): given where the groups are drawn
-    /// [`one_by_one`]; empty where the units are all of one size.
+    /// Where each of the m cells ends in `samples`, where the groups are cells; some are empty.
+    pub cells: Option<&'a [usize]>,
+    /// Where the units end in which groups are summed (see [`clip`](crate::clip)); empty where they are all
+    /// of one size, which they are unless groups are
+    /// [independent](dpsgd_privacy::mechanism::Phase::independent_groups).
     pub ends: &'a [usize],
 }
 
-/// Draws the batches of a run. Its memory is that of one index of the data, its time per round
-/// that of the batch (for shuffling: of an epoch's permutation once an epoch).
+impl<'a> Batch<'a> {
+    /// The groups, each with its samples; an empty cell is one of them.
+    pub fn groups(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        let (samples, size, cells) = (self.samples, self.group_size, self.cells);
+        let count = cells.map_or(samples.len() / size, <[usize]>::len);
+        (0..count).map(move |group| match cells {
+            Some(ends) => cell(samples, ends, group),
+            None => &samples[group * size..(group + 1) * size],
+        })
+    }
+}
+
+/// The samples of a cell.
+pub(crate) fn cell<'a>(samples: &'a [u32], ends: &[usize], cell: usize) -> &'a [u32] {
+    let begin = cell.checked_sub(1).map_or(0, |before| ends[before]);
+    &samples[begin..ends[cell]]
+}
+
+/// Draws the batches of a run. Its memory is that of one index of the data (and of B numbers for
+/// allocation), its time per round that of the batch. Shuffling and allocation draw once an epoch, which
+/// takes time of the order of N.
 #[derive(Debug)]
 pub struct Sampler {
     samples: u32,
-    /// Identity between rounds of subsampling, the permutation of `epoch` while shuffling.
+    /// Identity between rounds of subsampling, the permutation of `epoch` while shuffling, its samples by
+    /// round while allocating.
     indices: Vec<u32>,
-    /// The epoch whose permutation `indices` holds.
+    /// The epoch whose draw `indices` holds.
     epoch: Option<u64>,
+    /// Where the samples of each round, or cell, of an allocated epoch end in `indices`.
+    allocated: Vec<u32>,
+    /// Where the cells of a round end in `batch`.
+    cells: Vec<usize>,
     /// Where the swaps of a partial shuffle went, to undo them.
     swaps: Vec<u32>,
     /// Skips of the Poisson phase with this rate.
@@ -70,6 +95,8 @@ impl Sampler {
             samples,
             indices: Vec::new(),
             epoch: None,
+            allocated: Vec::new(),
+            cells: Vec::new(),
             swaps: Vec::new(),
             skips: None,
             batch: Vec::new(),
@@ -82,40 +109,60 @@ impl Sampler {
     pub fn batch(&mut self, plan: &Plan, position: &Position, randomness: &Randomness) -> Batch<'_> {
         let phase = plan.phase(position);
         self.batch.clear();
-        let group_size = match phase.sampling() {
-            Sampling::Subsample { groups, group_size, .. } => {
-                let mut stream = randomness.stream(Purpose::Sampling, position.round);
-                self.subsample((groups * group_size) as usize, &mut stream);
-                group_size as usize
-            }
-            Sampling::Shuffle { groups, group_size, .. } => {
+        let group_size = phase.sampling().group_size() as usize;
+        match phase.sampling().independent() {
+            Independent::Epochs(EpochDraw::Permutation(sizes)) => {
                 self.permute(position.epoch, randomness);
-                let size = (groups * group_size) as usize;
+                let size = sizes.batch() as usize;
                 let start = position.round_of_epoch as usize * size;
                 self.batch.extend_from_slice(&self.indices[start..start + size]);
-                group_size as usize
             }
-            Sampling::Poisson { rate } => {
-                if self.skips.as_ref().is_none_or(|(of, _)| *of != rate) {
-                    self.skips = Some((rate, Skips::new(rate)));
+            Independent::Epochs(EpochDraw::Allocation { rounds, cells }) => {
+                self.allocate(position.epoch, (rounds * cells.unwrap_or(1)) as u32, randomness);
+                let each = cells.unwrap_or(1) as usize;
+                let first = position.round_of_epoch as usize * each;
+                self.cells.clear();
+                for place in first..first + each {
+                    self.batch.extend_from_slice(allocation::of_round(&self.indices, &self.allocated, place));
+                    self.cells.push(self.batch.len());
                 }
-                if let Some((_, skips)) = &self.skips {
-                    let mut stream = randomness.stream(Purpose::Sampling, position.round);
-                    skips.draw(self.samples, &mut stream, &mut self.batch);
-                }
-                1
             }
-        };
+            Independent::Rounds => {
+                let mut stream = randomness.stream(Purpose::Sampling, position.round);
+                match phase.sampling().round() {
+                    RoundDraw::Subset(sizes) => self.subsample(sizes.batch() as usize, &mut stream),
+                    RoundDraw::EachSample { rate } => self.keep_each(rate, &mut stream),
+                    // Cells are drawn for a whole epoch, above.
+                    RoundDraw::Cells { .. } => {}
+                }
+            }
+        }
+        let in_cells = matches!(phase.sampling().batch(), BatchSize::Cells { .. });
         if phase.filtered() && !fault::injected(Fault::FilterIgnored) {
-            filter(&mut self.batch, group_size, &mut randomness.stream(Purpose::Filter, position.round));
+            let mut stream = randomness.stream(Purpose::Filter, position.round);
+            match in_cells {
+                true => filter_cells(&mut self.batch, &mut self.cells, &mut stream),
+                false => filter(&mut self.batch, group_size, &mut stream),
+            }
         }
         self.ends.clear();
-        if one_by_one(phase) {
+        if phase.independent_groups() {
             let most = (UNIT_GROUPS as usize / group_size).max(1);
             let mut stream = randomness.stream(Purpose::Units, position.round);
             self.units.draw(&mut self.batch, group_size, most, &mut stream, &mut self.ends);
         }
-        Batch { samples: &self.batch, group_size, ends: &self.ends }
+        let cells = in_cells.then_some(&self.cells[..]);
+        Batch { samples: &self.batch, group_size, cells, ends: &self.ends }
+    }
+
+    /// Every sample with probability `rate`.
+    fn keep_each(&mut self, rate: f64, stream: &mut Stream) {
+        let skips = match self.skips.take() {
+            Some((of, skips)) if of == rate => skips,
+            _ => Skips::new(rate),
+        };
+        skips.draw(self.samples, stream, &mut self.batch);
+        self.skips = Some((rate, skips));
     }
 
     /// The first `size` steps of Fisher and Yates, undone afterwards so that the next round starts
@@ -152,11 +199,48 @@ impl Sampler {
         self.epoch = Some(epoch);
     }
 
+    /// The rounds, or cells, of an epoch's samples; a checked plan has fewer than 2³² of them.
+    fn allocate(&mut self, epoch: u64, rounds: u32, randomness: &Randomness) {
+        if self.epoch == Some(epoch) {
+            return;
+        }
+        let drawn = if fault::injected(Fault::AllocationKept) { 0 } else { epoch };
+        let stream = || randomness.stream(Purpose::Allocation, drawn);
+        let (order, ends) = (&mut self.indices, &mut self.allocated);
+        if fault::injected(Fault::AllocationBalanced) {
+            allocation::balance(self.samples, rounds, &mut stream(), order, ends);
+        } else {
+            allocation::draw(self.samples, rounds, stream, order, ends);
+        }
+        self.epoch = Some(epoch);
+    }
+
     fn identity(&mut self) {
         self.indices.clear();
         self.indices.extend(0..self.samples);
         self.epoch = None;
     }
+}
+
+/// Empties every cell with probability ½, so that the kept ones stay where they are: one bit a cell, whatever
+/// it holds.
+fn filter_cells(batch: &mut Vec<u32>, ends: &mut [usize], stream: &mut Stream) {
+    let (mut begin, mut kept, mut bits) = (0, 0, 0);
+    for (cell, end) in ends.iter_mut().enumerate() {
+        if cell % 64 == 0 {
+            bits = stream.bits64();
+        }
+        let range = begin..*end;
+        begin = *end;
+        if bits & 1 == 1 {
+            let size = range.len();
+            batch.copy_within(range, kept);
+            kept += size;
+        }
+        *end = kept;
+        bits >>= 1;
+    }
+    batch.truncate(kept);
 }
 
 /// Keeps every group with probability ½: one bit a group.

@@ -1,5 +1,5 @@
-//! A disk that is full after any number of bytes, and then has room again: whatever was written is whole or refused by
-//! nobody, every round that happened is charged, and the run comes to its end.
+//! A disk that is full after any number of bytes, and then has room again: whatever was written is whole or
+//! refused by nobody, every round that happened is charged, and the run comes to its end.
 
 #[path = "ledger/machine.rs"]
 mod machine;
@@ -12,27 +12,27 @@ use std::path::Path;
 use dpsgd_train::checkpoint::{Checkpoint, CheckpointError};
 use dpsgd_train::ledger::{Blocks, Header, History, Ledger, LedgerError};
 use machine::Machine;
-use run::mechanism;
+use run::plan;
 
 const ROUNDS: u64 = 10;
 
 fn header(shuffled: bool) -> Header {
-    Header::new(b"model = \"lenet5\"\n", mechanism(shuffled, ROUNDS), true)
+    Header::new(b"model = \"lenet5\"\n", plan(shuffled, ROUNDS), true)
 }
 
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::StorageFull
 }
 
-/// A process from the beginning or from where the ledger is, until the end or until the disk is full. What happened is noted
-/// in `ran`, outside of the disk.
+/// A process from the beginning or from where the ledger is, until the end or until the disk is full. What
+/// happened is noted in `ran`, outside of the disk.
 fn process(machine: &Machine, shuffled: bool, ran: &mut Vec<u64>) -> Result<(), String> {
     let path = Path::new("ledger");
     let told = |error: LedgerError| match &error {
         LedgerError::Io { source, .. } if is_full(source) => error.to_string(),
         _ => panic!("{error}"),
     };
-    let opened = match History::read_in(machine, path, &header(shuffled)) {
+    let opened = match History::read_in(machine, path, header(shuffled).identity()) {
         Ok(_) => Ledger::open_in(machine.clone(), path, header(shuffled)),
         Err(_) => Ledger::create_in(machine.clone(), path, header(shuffled)),
     };
@@ -75,7 +75,8 @@ fn a_disk_may_be_full_after_any_byte() {
                 assert_eq!(ran.len(), before);
             }
             if let Some(&last) = ran.last() {
-                let history = History::read_in(&machine, Path::new("ledger"), &header(shuffled)).unwrap();
+                let history =
+                    History::read_in(&machine, Path::new("ledger"), header(shuffled).identity()).unwrap();
                 assert!(history.spent() > last, "{room}: undercounted");
                 let checkpoint = Checkpoint::read_in(&machine, Path::new("checkpoint"));
                 // The first checkpoint may be the one that did not fit.
@@ -87,7 +88,7 @@ fn a_disk_may_be_full_after_any_byte() {
             filled += 1;
             // A run that could not begin has charged nothing; its directory is removed.
             let machine = if ran.is_empty()
-                && History::read_in(&machine, Path::new("ledger"), &header(shuffled)).is_err()
+                && History::read_in(&machine, Path::new("ledger"), header(shuffled).identity()).is_err()
             {
                 Machine::default()
             } else {
@@ -97,7 +98,8 @@ fn a_disk_may_be_full_after_any_byte() {
             process(&machine, shuffled, &mut ran).unwrap();
             assert!(ran.is_sorted_by(|a, b| a < b), "{room}: a round happened twice");
             lost += ROUNDS - ran.len() as u64;
-            let history = History::read_in(&machine, Path::new("ledger"), &header(shuffled)).unwrap();
+            let history =
+                History::read_in(&machine, Path::new("ledger"), header(shuffled).identity()).unwrap();
             assert!(history.finished() && history.spent() == ROUNDS);
         }
         assert!(filled > 1000 && lost > 100, "{filled} {lost}");

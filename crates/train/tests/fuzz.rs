@@ -1,5 +1,6 @@
-//! Ledgers, checkpoints and metrics that are almost right, some of them with digests that fit: refused, or read as
-//! something that a run could have written. Never a panic, and never fewer rounds than were acknowledged.
+//! Ledgers, checkpoints and metrics that are almost right, some of them with digests that fit: refused, or
+//! read as something that a run could have written. Never a panic, and never fewer rounds than were
+//! acknowledged.
 
 #[path = "ledger/machine.rs"]
 mod machine;
@@ -14,11 +15,11 @@ use std::path::{Path, PathBuf};
 use dpsgd_train::TrainerState;
 use dpsgd_train::checkpoint::Checkpoint;
 use dpsgd_train::directory::{DirectoryError, METRICS, RunDirectory};
-use dpsgd_train::ledger::{Blocks, Digest, Header, History, Ledger, LedgerError};
+use dpsgd_train::ledger::{Blocks, Digest, Header, History, Identity, Ledger, LedgerError};
 use machine::Machine;
 use mutate::{changed, changed_text, config};
 use proptest::prelude::*;
-use run::mechanism;
+use run::{mechanism, plan};
 
 const LEDGER: &str = "ledger";
 const HEAD: &str = "ledger.head";
@@ -28,7 +29,7 @@ const ROUNDS: u64 = 22;
 /// The texts of the records of a run that was taken up once, without numbers and digests.
 fn records(shuffled: bool) -> Vec<String> {
     let (machine, path) = (Machine::default(), Path::new(LEDGER));
-    let header = || Header::new(CONFIG, mechanism(shuffled, ROUNDS), true);
+    let header = || Header::new(CONFIG, plan(shuffled, ROUNDS), true);
     let blocks = Blocks { first: 3, most: 3 };
     let mut ledger = Ledger::create_in(machine.clone(), path, header()).unwrap().with_blocks(blocks);
     ledger.charge(0).unwrap();
@@ -61,7 +62,8 @@ fn forged(records: &str) -> (Vec<u8>, Vec<u8>) {
 
 fn read(ledger: &[u8], head: &[u8], shuffled: bool) -> Result<History, LedgerError> {
     let machine = Machine::of(&[(LEDGER, ledger), (HEAD, head)]);
-    History::read_in(&machine, Path::new(LEDGER), &Header::new(CONFIG, mechanism(shuffled, ROUNDS), true))
+    let identity = Identity::new(CONFIG, mechanism(shuffled, ROUNDS), true);
+    History::read_in(&machine, Path::new(LEDGER), &identity)
 }
 
 fn checkpoints() -> Vec<Vec<u8>> {
@@ -144,25 +146,29 @@ const MEASURED: &str = "{\"round\":3,\"epoch\":0.75,\"test_loss\":2.3,\"note\":n
 proptest! {
     #![proptest_config(config(150))]
 
-    /// The metrics are a witness: they may say that rounds are missing from the ledger, and are refused when they
-    /// cannot be read, with the file and nothing changed.
+    /// The metrics are a witness: they may say that rounds are missing from the ledger, and are refused when
+    /// they cannot be read, with the file and nothing changed.
     #[test]
     fn changed_metrics_are_refused_or_witnesses(bytes in changed(vec![MEASURED.into()])) {
         let mechanism = mechanism(false, ROUNDS);
         let path = place("fuzz-metrics");
         let directory = RunDirectory::create(&path).unwrap();
-        let (mut ledger, _) = directory.start(CONFIG, &mechanism, true).unwrap();
+        let (mut ledger, _) = directory.start(CONFIG, plan(false, ROUNDS), true).unwrap();
         ledger.charge(0).unwrap();
-        directory.write_checkpoint(&Checkpoint { ledger: ledger.position(), ..Checkpoint::default() }).unwrap();
+        let checkpoint = Checkpoint { ledger: ledger.position(), ..Checkpoint::default() };
+        directory.write_checkpoint(&checkpoint).unwrap();
         let spent = ledger.spent();
         drop(ledger);
         let metrics = directory.file(METRICS);
         fs::write(&metrics, &bytes).unwrap();
         let before = fs::read(directory.file(LEDGER)).unwrap();
-        match directory.resume(&mechanism, true) {
+        match directory.resume(plan(false, ROUNDS), true) {
             Ok(resumed) => prop_assert!(resumed.ledger.spent() >= spent),
             Err(DirectoryError::Measurement { path, .. }) => prop_assert_eq!(&path, &metrics),
-            Err(error) => prop_assert!(error.to_string().contains("metrics.jsonl has reached round"), "{}", error),
+            Err(error) => {
+                let error = error.to_string();
+                prop_assert!(error.contains("metrics.jsonl has reached round"), "{}", error);
+            }
         }
         if directory.history(&mechanism, true).unwrap().resumes() == 0 {
             prop_assert_eq!(fs::read(&metrics).unwrap(), bytes);

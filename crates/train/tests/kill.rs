@@ -8,32 +8,42 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use dpsgd_privacy::mechanism::{Length, Mechanism, Noise, PhaseConfig, RunConfig, Sampling};
+use dpsgd_privacy::mechanism::{
+    Length, Mechanism, NoiseScale, PhaseConfig, RunConfig, Sampling, SamplingKind,
+};
 use dpsgd_train::checkpoint::Checkpoint;
 use dpsgd_train::directory::{CHECKPOINT, DirectoryError, LEDGER, RunDirectory};
 use dpsgd_train::ledger::{Blocks, Ledger, LedgerError};
+use dpsgd_train::{Plan, PlanConfig};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const DIRECTORY: &str = "DPSGD_KILL_DIRECTORY";
-const SHUFFLED: &str = "DPSGD_KILL_SHUFFLED";
+const SAMPLING: &str = "DPSGD_KILL_SAMPLING";
 const CONFIG: &[u8] = b"kill = true\n";
 const EPOCH: u64 = 12;
 const ROUNDS: u64 = 2500;
 /// What the child says when it was killed before there was anything to resume.
 const NOTHING_TO_RESUME: i32 = 3;
 
-fn mechanism(shuffled: bool) -> Mechanism {
+fn mechanism(sampling: SamplingKind) -> Mechanism {
     let (samples, groups, group_size) = (EPOCH * 6 + 3, 3, 2);
-    let sampling = match shuffled {
-        true => Sampling::Shuffle { samples, groups, group_size },
-        false => Sampling::Subsample { samples, groups, group_size },
+    let sampling = match sampling {
+        SamplingKind::Subsample => Sampling::Subsample { samples, groups, group_size },
+        SamplingKind::Shuffle => Sampling::Shuffle { samples, groups, group_size },
+        SamplingKind::Poisson => Sampling::Poisson { rate: 1.0 / EPOCH as f64 },
+        SamplingKind::Allocate => Sampling::Allocate { rounds: EPOCH },
     };
-    let (length, noise) = (Length::Rounds(ROUNDS), Noise::Sigma(1.0));
+    let (length, noise) = (Length::Rounds(ROUNDS), NoiseScale::Sigma(1.0));
     RunConfig::single(PhaseConfig { sampling, length, noise, filtered: false }).check().unwrap()
+}
+
+fn plan(mechanism: &Mechanism) -> Arc<Plan> {
+    Arc::new(PlanConfig::new(mechanism.clone(), 1.0, 0.1).with_divisor(6.0).check().unwrap())
 }
 
 fn outside(directory: &Path) -> PathBuf {
@@ -44,10 +54,10 @@ fn outside(directory: &Path) -> PathBuf {
 #[ignore = "the process that the test kills, not a test"]
 fn child() {
     let Ok(path) = std::env::var(DIRECTORY).map(PathBuf::from) else { return };
-    let mechanism = mechanism(std::env::var(SHUFFLED).unwrap() == "true");
+    let mechanism = mechanism(std::env::var(SAMPLING).unwrap().parse().unwrap());
     let (directory, mut ledger, mut metrics, mut weight);
     if path.exists() {
-        match RunDirectory::open(&path).and_then(|d| Ok((d.resume(&mechanism, true)?, d))) {
+        match RunDirectory::open(&path).and_then(|d| Ok((d.resume(plan(&mechanism), true)?, d))) {
             Ok((resumed, opened)) => {
                 assert!(resumed.checkpoint.round <= resumed.ledger.spent());
                 weight = resumed.checkpoint.vectors["weights"][0];
@@ -62,7 +72,7 @@ fn child() {
         }
     } else {
         directory = RunDirectory::create(&path).unwrap();
-        (ledger, metrics) = directory.start(CONFIG, &mechanism, true).unwrap();
+        (ledger, metrics) = directory.start(CONFIG, plan(&mechanism), true).unwrap();
         weight = 0.0;
         save(&directory, &ledger, 0, weight);
     }
@@ -92,11 +102,11 @@ fn save(directory: &RunDirectory, ledger: &Ledger, round: u64, weight: f32) {
     directory.write_checkpoint(&checkpoint).unwrap();
 }
 
-fn spawn(directory: &Path, shuffled: bool) -> Child {
+fn spawn(directory: &Path, sampling: SamplingKind) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "child", "--nocapture"])
         .env(DIRECTORY, directory)
-        .env(SHUFFLED, shuffled.to_string())
+        .env(SAMPLING, sampling.name())
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
@@ -140,11 +150,13 @@ fn killed_runs_charge_before_they_release_and_never_release_twice() {
         if kills >= 60 {
             break;
         }
-        let (directory, shuffled) = (place.join(format!("run-{run}")), run % 2 == 1);
-        let mechanism = mechanism(shuffled);
+        let kinds = [SamplingKind::Subsample, SamplingKind::Shuffle, SamplingKind::Allocate];
+        let (directory, sampling) = (place.join(format!("run-{run}")), kinds[run % 3]);
+        let mechanism = mechanism(sampling);
+        let by_epoch = sampling != SamplingKind::Subsample;
         let mut before: Vec<u64> = Vec::new();
         loop {
-            let mut child = spawn(&directory, shuffled);
+            let mut child = spawn(&directory, sampling);
             // Half of the moments are counted from the start of the process, half from the moment in which it
             // releases again, so that the kills hit the opening as well as the rounds.
             if random.random_bool(0.5) {
@@ -173,7 +185,7 @@ fn killed_runs_charge_before_they_release_and_never_release_twice() {
             if let (Some(&last), Some(&first)) = (before.last(), now.get(before.len())) {
                 resumed += 1;
                 lost += first - last - 1;
-                assert!(!shuffled || first % EPOCH == 0, "an epoch was taken up inside");
+                assert!(!by_epoch || first % EPOCH == 0, "an epoch was taken up inside");
             }
             inside_loop += u32::from(now.len() > before.len());
             before = now;
@@ -186,7 +198,7 @@ fn killed_runs_charge_before_they_release_and_never_release_twice() {
             }
             if kills >= 60 {
                 // Enough: the next process may go on to the end.
-                assert!(spawn(&directory, shuffled).wait().unwrap().success());
+                assert!(spawn(&directory, sampling).wait().unwrap().success());
                 let whole = released(&directory);
                 assert!(whole.is_sorted_by(|a, b| a < b) && whole.starts_with(&before));
                 assert_eq!(charged(&directory), ROUNDS);
@@ -203,10 +215,10 @@ fn killed_runs_charge_before_they_release_and_never_release_twice() {
 fn two_processes_cannot_train_in_one_directory() {
     let place = place("lock");
     let directory = place.join("run");
-    let mut child = spawn(&directory, false);
+    let mut child = spawn(&directory, SamplingKind::Subsample);
     let wait = Instant::now();
     while !directory.join(CHECKPOINT).exists() {
-        assert!(wait.elapsed() < Duration::from_secs(10), "the child does not start");
+        assert!(wait.elapsed() < Duration::from_secs(300), "the child does not start");
         sleep(Duration::from_micros(100));
     }
     // It has thousands of rounds before it; if it was done before we asked, nothing can be said.
@@ -243,11 +255,11 @@ fn a_directory_with_anything_in_it_is_left_alone() {
 #[test]
 fn what_is_missing_or_shortened_is_named() {
     let place = place("pieces");
-    let mechanism = mechanism(false);
+    let mechanism = mechanism(SamplingKind::Subsample);
     let stopped = |name: &str| {
         let path = place.join(name);
         let directory = RunDirectory::create(&path).unwrap();
-        let (ledger, mut metrics) = directory.start(CONFIG, &mechanism, true).unwrap();
+        let (ledger, mut metrics) = directory.start(CONFIG, plan(&mechanism), true).unwrap();
         save(&directory, &ledger, 0, 0.0);
         let old = ["ledger", "ledger.head"].map(|file| (file, fs::read(path.join(file)).unwrap()));
         let mut ledger = ledger.with_blocks(Blocks { first: 5, most: 5 });
@@ -257,7 +269,7 @@ fn what_is_missing_or_shortened_is_named() {
         metrics.append(34, Default::default()).unwrap();
         (path, old, ledger, directory)
     };
-    let resume = |path: &Path| RunDirectory::open(path).unwrap().resume(&mechanism, true);
+    let resume = |path: &Path| RunDirectory::open(path).unwrap().resume(plan(&mechanism), true);
 
     let (path, _, _, directory) = stopped("whole");
     drop(directory);
@@ -304,7 +316,7 @@ fn what_is_missing_or_shortened_is_named() {
         let (path, _, _, directory) = stopped(&format!("without-{file}"));
         drop(directory);
         fs::remove_file(path.join(file)).unwrap();
-        let found = RunDirectory::open(&path).and_then(|d| d.resume(&mechanism, true));
+        let found = RunDirectory::open(&path).and_then(|d| d.resume(plan(&mechanism), true));
         let error = found.unwrap_err().to_string();
         assert!(error.contains(says) && !error.contains('\n'), "{error}");
     }

@@ -7,11 +7,17 @@
 mod machine;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
-use dpsgd_privacy::mechanism::{Length, Mechanism, Noise, PhaseConfig, RunConfig, Sampling};
+use dpsgd_privacy::mechanism::{Length, Mechanism, NoiseScale, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::checkpoint::{Checkpoint, CheckpointError};
 use dpsgd_train::ledger::storage::Storage;
-use dpsgd_train::ledger::{Blocks, Header, History, Ledger, LedgerError, Position};
+use dpsgd_train::ledger::{
+    Blocks, Header, History, Identity, Ledger, LedgerError, LedgerPosition, Standing, Witness,
+};
+use dpsgd_train::{Plan, PlanConfig};
 use machine::{End, Machine, World};
 
 const LEDGER: &str = "ledger";
@@ -20,7 +26,7 @@ const CHECKPOINT: &str = "checkpoint";
 const CONFIG: &[u8] = b"model = \"lenet5\"\n";
 
 fn mechanism(sampling: Sampling, rounds: u64) -> Mechanism {
-    let (length, noise) = (Length::Rounds(rounds), Noise::Sigma(1.5));
+    let (length, noise) = (Length::Rounds(rounds), NoiseScale::Sigma(1.5));
     RunConfig::single(PhaseConfig { sampling, length, noise, filtered: false }).check().unwrap()
 }
 
@@ -33,8 +39,17 @@ fn shuffle(rounds: u64) -> Mechanism {
     mechanism(Sampling::Shuffle { samples: 27, groups: 3, group_size: 2 }, rounds)
 }
 
+/// Epochs of four rounds, over data whose size is private.
+fn allocate(rounds: u64) -> Mechanism {
+    mechanism(Sampling::Allocate { rounds: 4 }, rounds)
+}
+
 fn header(mechanism: &Mechanism) -> Header {
-    Header::new(CONFIG, mechanism.clone(), true)
+    Header::new(CONFIG, plan(mechanism), true)
+}
+
+fn plan(mechanism: &Mechanism) -> Arc<Plan> {
+    Arc::new(PlanConfig::new(mechanism.clone(), 1.0, 0.1).with_divisor(6.0).check().unwrap())
 }
 
 const BLOCKS: Blocks = Blocks { first: 3, most: 3 };
@@ -90,7 +105,7 @@ fn process(machine: &Machine, mechanism: &Mechanism, oracle: &mut Oracle) -> Res
     if let Some(round) = oracle.checkpoint {
         let checkpoint = Checkpoint::read_in(machine, Path::new(CHECKPOINT)).unwrap();
         assert!(checkpoint.round >= round);
-        let history = History::read_in(machine, path, &header(mechanism)).unwrap();
+        let history = History::read_in(machine, path, header(mechanism).identity()).unwrap();
         history.require(path, &checkpoint.ledger, "the checkpoint").unwrap();
     }
     for round in ledger.spent()..total(mechanism) {
@@ -113,7 +128,7 @@ fn total(mechanism: &Mechanism) -> u64 {
 /// takes it up, with everything, nothing or a part of the unsynced bytes left each time.
 #[test]
 fn power_may_fail_at_any_two_moments() {
-    for mechanism in [subsample(7), shuffle(10)] {
+    for mechanism in [subsample(7), shuffle(10), allocate(10)] {
         let (mut interrupted, mut lost) = (0, 0);
         for first in 1.. {
             let machine = Machine::boot(World::default(), Some(first));
@@ -139,15 +154,18 @@ fn power_may_fail_at_any_two_moments() {
                         assert!(oracle.ran.is_sorted_by(|a, b| a < b), "a round happened twice: {oracle:?}");
                         for pair in oracle.ran.windows(2).filter(|pair| pair[1] != pair[0] + 1) {
                             lost += 1;
-                            let shuffled =
-                                matches!(mechanism.phases()[0].sampling(), Sampling::Shuffle { .. });
+                            let by_epoch = !matches!(
+                                mechanism.phases()[0].sampling(),
+                                Sampling::Subsample { .. } | Sampling::Poisson { .. }
+                            );
                             assert!(
-                                !shuffled || pair[1] % 4 == 0,
+                                !by_epoch || pair[1] % 4 == 0,
                                 "an epoch was taken up inside: {oracle:?}"
                             );
                         }
                         let history =
-                            History::read_in(&machine, Path::new(LEDGER), &header(&mechanism)).unwrap();
+                            History::read_in(&machine, Path::new(LEDGER), header(&mechanism).identity())
+                                .unwrap();
                         assert!(history.finished());
                         assert_eq!(history.spent(), total(&mechanism));
                         interrupted += 1;
@@ -207,7 +225,7 @@ fn files(mechanism: Mechanism, blocks: Blocks) -> Files {
 
 fn read(ledger: &[u8], head: &[u8], mechanism: &Mechanism) -> Result<History, LedgerError> {
     let machine = Machine::of(&[(LEDGER, ledger), (HEAD, head)]);
-    let found = History::read_in(&machine, Path::new(LEDGER), &header(mechanism));
+    let found = History::read_in(&machine, Path::new(LEDGER), header(mechanism).identity());
     // Opening for writing agrees, and a refused file is left as it was.
     match (&found, Ledger::open_in(machine.clone(), Path::new(LEDGER), header(mechanism))) {
         (Ok(history), Ok(opened)) => assert_eq!(history.spent(), opened.spent()),
@@ -287,7 +305,7 @@ fn only_an_unacknowledged_last_line_may_be_incomplete() {
 fn an_older_copy_of_both_files_is_refused_by_the_checkpoint() {
     let Files { mechanism, ledger, checkpoint, past, .. } = files(subsample(30), BLOCKS);
     let path = Path::new(LEDGER);
-    let Position { sequence, .. } = checkpoint.ledger;
+    let LedgerPosition { sequence, .. } = checkpoint.ledger;
     assert_eq!(sequence as usize, past.len() - 1);
     for (number, (head, length)) in past.iter().enumerate() {
         let history = read(&ledger[..*length], head, &mechanism).unwrap();
@@ -350,10 +368,13 @@ fn another_run_is_refused_by_the_setting_that_differs() {
     let machine = Machine::of(&[(LEDGER, &ledger), (HEAD, &head)]);
     let changed = RunConfig { differing: 2, ..mechanism.config() }.check().unwrap();
     for (given, field) in [
-        (Header::new(b"model = \"mlp\"\n", mechanism.clone(), true), "config="),
-        (Header::new(CONFIG, mechanism.clone(), false), "randomness=private, this one is randomness=seeded"),
-        (Header::new(CONFIG, subsample(31), true), "rounds=30, this one is rounds=31"),
-        (Header::new(CONFIG, changed, true), "mechanism="),
+        (Identity::new(b"model = \"mlp\"\n", mechanism.clone(), true), "config="),
+        (
+            Identity::new(CONFIG, mechanism.clone(), false),
+            "randomness=private, this one is randomness=seeded",
+        ),
+        (Identity::new(CONFIG, subsample(31), true), "rounds=30, this one is rounds=31"),
+        (Identity::new(CONFIG, changed, true), "mechanism="),
     ] {
         let error = History::read_in(&machine, Path::new(LEDGER), &given).unwrap_err();
         assert!(matches!(error, LedgerError::OtherRun { .. }), "{error}");
@@ -396,6 +417,36 @@ fn a_round_is_charged_once_and_a_broken_ledger_stays_broken() {
     assert!(matches!(ledger.finish(), Err(LedgerError::Broken)));
 }
 
+/// The time of a round follows the size of its batch, so nothing in the ledger may follow the time.
+#[test]
+fn an_allocated_run_is_charged_by_whole_epochs_on_a_fixed_schedule() {
+    let mechanism = allocate(150);
+    assert!(!mechanism.size_is_public());
+    let charged = |pause: Duration| {
+        let machine = Machine::default();
+        let mut ledger = Ledger::create_in(machine.clone(), Path::new(LEDGER), header(&mechanism)).unwrap();
+        ledger = ledger.with_blocks(Blocks { first: 3, most: 30 });
+        for round in 0..150 {
+            ledger.charge(round).unwrap();
+            assert!(ledger.spent() > round && (ledger.spent() % 4 == 0 || ledger.spent() == 150));
+            sleep(pause);
+        }
+        machine.bytes(LEDGER)
+    };
+    let text = charged(Duration::ZERO);
+    let blocks: Vec<u64> = String::from_utf8(text.clone())
+        .unwrap()
+        .lines()
+        .filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+            [_, "charge", _, to, _] => Some(to.parse().unwrap()),
+            _ => None,
+        })
+        .collect();
+    // 3, 6, 12, 24, 30 and 30 rounds and so on, each extended to the end of its epoch.
+    assert_eq!(blocks, [4, 12, 24, 48, 80, 112, 144, 150]);
+    assert_eq!(charged(Duration::from_millis(1)), text);
+}
+
 #[test]
 fn a_damaged_checkpoint_is_an_error_that_names_the_one_before_it() {
     let machine = Machine::default();
@@ -419,4 +470,144 @@ fn a_damaged_checkpoint_is_an_error_that_names_the_one_before_it() {
     assert!(error.contains("rename checkpoint.previous to checkpoint to go on from round 3"), "{error}");
     damaged.rename(Path::new("checkpoint.previous"), path).unwrap();
     assert_eq!(Checkpoint::read_in(&damaged, path).unwrap(), older);
+}
+
+/// A process that is asked to stop gives back what it has not used, and not a round more, whenever the power
+/// fails: every round that ran stays charged, and the next process takes up after the last of them.
+#[test]
+fn a_polite_stop_never_gives_back_a_round_that_ran() {
+    for mechanism in [subsample(20), shuffle(20), allocate(20)] {
+        for ran in [1, 3, 5, 8] {
+            let mut whole = 0;
+            for first in 1.. {
+                let machine = Machine::boot(World::default(), Some(first));
+                let mut oracle = Oracle::default();
+                let stopped = stops_after(&machine, &mechanism, ran, &mut oracle);
+                for end in [
+                    End::Killed,
+                    End::Lost,
+                    End::Written,
+                    End::Zeros,
+                    End::Prefix(first),
+                    End::Prefix(!first),
+                ] {
+                    if !oracle.begun {
+                        continue;
+                    }
+                    let machine = Machine::boot(machine.after(end), None);
+                    let opened =
+                        Ledger::open_in(machine.clone(), Path::new(LEDGER), header(&mechanism)).unwrap();
+                    let exact = mechanism.resume_at(oracle.least());
+                    assert!(opened.spent() >= exact, "{ran} {first} {end:?}");
+                    if stopped.is_ok() {
+                        assert_eq!(opened.spent(), exact, "{ran} {first} {end:?}");
+                        whole += 1;
+                    }
+                    drop(opened);
+                    oracle.clone().finishes(&machine, &mechanism);
+                }
+                if stopped.is_ok() {
+                    break;
+                }
+            }
+            assert!(whole > 0);
+        }
+    }
+}
+
+impl Oracle {
+    /// A further process runs the rest; none of its rounds ran before.
+    fn finishes(mut self, machine: &Machine, mechanism: &Mechanism) {
+        let before = self.ran.len();
+        process(machine, mechanism, &mut self).unwrap();
+        let (old, new) = self.ran.split_at(before);
+        assert!(new.iter().all(|round| !old.contains(round)));
+    }
+}
+
+/// Runs some rounds, then stops politely, after which it can charge nothing.
+fn stops_after(
+    machine: &Machine,
+    mechanism: &Mechanism,
+    rounds: u64,
+    oracle: &mut Oracle,
+) -> Result<(), LedgerError> {
+    let ledger = Ledger::create_in(machine.clone(), Path::new(LEDGER), header(mechanism))?;
+    oracle.begun = true;
+    let mut ledger = ledger.with_blocks(BLOCKS);
+    for round in 0..rounds {
+        ledger.charge(round)?;
+        oracle.ran.push(round);
+    }
+    let stopped = ledger.stop();
+    let again = ledger.charge(rounds);
+    assert!(matches!(again, Err(LedgerError::Stopped { .. } | LedgerError::Broken)), "{again:?}");
+    stopped
+}
+
+/// Remembers everything, or refuses from a certain call on.
+#[derive(Clone, Debug, Default)]
+struct Remembers(Arc<std::sync::Mutex<Vec<Standing>>>, Option<usize>);
+
+impl Witness for Remembers {
+    fn place(&self) -> std::path::PathBuf {
+        "outside".into()
+    }
+
+    fn remember(&mut self, standing: &Standing) -> std::io::Result<()> {
+        let mut seen = self.0.lock().unwrap();
+        if self.1 == Some(seen.len()) {
+            return Err(std::io::Error::other("no room outside"));
+        }
+        seen.push(*standing);
+        Ok(())
+    }
+}
+
+/// No round happens that the witness does not know of; where it fails, no further round can.
+#[test]
+fn the_witness_knows_of_every_round_before_it_happens() {
+    let mechanism = subsample(20);
+    for fails in [None, Some(0), Some(1), Some(3)] {
+        let machine = Machine::boot(World::default(), None);
+        let mut ledger = Ledger::create_in(machine, Path::new(LEDGER), header(&mechanism)).unwrap();
+        ledger = ledger.with_blocks(BLOCKS);
+        let witness = Remembers(Arc::default(), fails);
+        let seen = witness.0.clone();
+        let mut ran = 0;
+        if ledger.witnessed_by(Box::new(witness)).is_ok() {
+            while ran < 20 && ledger.charge(ran).is_ok() {
+                ran += 1;
+                let last = *seen.lock().unwrap().last().unwrap();
+                assert!(last.charged >= ran && last.position == ledger.position(), "{last:?}");
+            }
+        }
+        let known = seen.lock().unwrap().last().map_or(0, |last| last.charged);
+        assert_eq!(ran, if fails.is_none() { 20 } else { known }, "{fails:?}");
+        match fails {
+            None => ledger.finish().unwrap(),
+            Some(0) => continue,
+            Some(_) => assert!(matches!(ledger.charge(ran), Err(LedgerError::Broken))),
+        }
+        assert_eq!(seen.lock().unwrap().last().unwrap().finished, fails.is_none());
+    }
+}
+
+/// Rounds that happened in another copy count, and are not run here.
+#[test]
+fn rounds_of_another_copy_are_charged() {
+    for mechanism in [subsample(20), shuffle(20)] {
+        let machine = Machine::boot(World::default(), None);
+        let mut ledger = Ledger::create_in(machine.clone(), Path::new(LEDGER), header(&mechanism)).unwrap();
+        ledger.charge_elsewhere(9).unwrap();
+        let spent = mechanism.resume_at(9);
+        assert_eq!(ledger.spent(), spent);
+        assert!(matches!(ledger.charge(spent - 1), Err(LedgerError::Repeated { .. })));
+        ledger.charge_elsewhere(4).unwrap();
+        assert_eq!(ledger.spent(), spent, "nothing is given back");
+        ledger.charge(spent).unwrap();
+        drop(ledger);
+        let history = History::read_in(&machine, Path::new(LEDGER), header(&mechanism).identity()).unwrap();
+        assert!(history.spent() > spent);
+    }
 }

@@ -3,12 +3,14 @@
 
 mod toy;
 
-use dpsgd_privacy::mechanism::Sampling;
+use std::sync::Arc;
+
+use dpsgd_privacy::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::noise::exact::Exact;
 use dpsgd_train::sampler::Sampler;
 use dpsgd_train::{
-    GroupResult, Hook, Inner, InnerSequence, NoiseKind, Outer, Plan, PlanConfig, Randomness, Rule, Schedule,
-    Trainer, noise,
+    GroupResult, Hook, Inner, InnerSequence, NoiseKind, Outer, Plan, PlanConfig, Purpose, Randomness, Rule,
+    Schedule, Trainer, noise,
 };
 use toy::*;
 
@@ -16,8 +18,8 @@ const SEED: u64 = 20_240_917;
 const SAMPLES: u64 = 215;
 
 /// a_h, transcribed from PyTorch's documentation of each optimizer.
-fn result_of_group(inner: Inner, kind: GroupResult, toy: &Toy, w: &[f64], group: &[u32]) -> Vec<f64> {
-    if inner == Inner::Gradient {
+fn result_of_group(inner: &Inner, kind: GroupResult, toy: &Toy, w: &[f64], group: &[u32]) -> Vec<f64> {
+    if *inner == Inner::Gradient {
         return toy.gradient(w, group).0;
     }
     let mut end = w.to_vec();
@@ -28,7 +30,7 @@ fn result_of_group(inner: Inner, kind: GroupResult, toy: &Toy, w: &[f64], group:
         let (g, _) = toy.gradient(&end, &[sample]);
         for i in 0..w.len() {
             sum[i] += g[i];
-            match inner {
+            match *inner {
                 Inner::Sgd { step } => {
                     eta = step;
                     end[i] -= step * g[i];
@@ -56,7 +58,7 @@ fn result_of_group(inner: Inner, kind: GroupResult, toy: &Toy, w: &[f64], group:
                     second[i] = alpha * second[i] + (1.0 - alpha) * g[i] * g[i];
                     end[i] -= step * g[i] / (second[i].sqrt() + epsilon);
                 }
-                other => panic!("no transcription of {other:?}"),
+                ref other => panic!("no transcription of {other:?}"),
             }
         }
     }
@@ -87,11 +89,42 @@ fn round(plan: &Plan, toy: &Toy, w: &[f32], round: u64, eta_bound: f64, randomne
     let phase = plan.phase(&position);
     let mut sampler = Sampler::new(toy.inputs.len() as u32);
     let batch = sampler.batch(plan, &position, randomness);
+    let samples = toy.inputs.len() as u32;
+    // One coin for each group of a filtered round, in order.
+    let kept = |groups: usize| -> Vec<bool> {
+        let mut coins = randomness.stream(Purpose::Filter, round);
+        let mut bits = 0;
+        let mut coin = |h: usize| {
+            bits = if h.is_multiple_of(64) { coins.bits64() } else { bits >> 1 };
+            !phase.filtered() || bits & 1 == 1
+        };
+        (0..groups).map(&mut coin).collect()
+    };
+    if let Sampling::Allocate { rounds } = phase.sampling() {
+        let mut given = batch.samples.to_vec();
+        given.sort_unstable();
+        let drawn = allocated(plan, round, rounds, 1, samples, randomness).remove(0);
+        let coins = kept(drawn.len());
+        let expected = drawn.into_iter().zip(coins).filter(|(_, kept)| *kept).map(|(sample, _)| sample);
+        assert_eq!(given, expected.collect::<Vec<_>>());
+    }
+    if let Sampling::AllocateCells { rounds, groups, .. } = phase.sampling() {
+        let mut expected = allocated(plan, round, rounds, groups, samples, randomness);
+        for (cell, kept) in expected.iter_mut().zip(kept(groups as usize)) {
+            if !kept {
+                cell.clear();
+            }
+        }
+        assert_eq!(batch.groups().map(<[u32]>::to_vec).collect::<Vec<_>>(), expected);
+    }
     let w: Vec<f64> = w.iter().map(|&w| f64::from(w)).collect();
     let inner = config.inner.at(round, position.round_of_epoch);
     let mut sum = vec![0.0; w.len()];
     let mut groups = 0.0;
-    for group in batch.samples.chunks(batch.group_size) {
+    for group in batch.groups() {
+        if group.is_empty() {
+            continue;
+        }
         let mut a = result_of_group(inner, config.result, toy, &w, group);
         if a.iter().any(|a| !a.is_finite()) {
             continue;
@@ -105,8 +138,10 @@ fn round(plan: &Plan, toy: &Toy, w: &[f32], round: u64, eta_bound: f64, randomne
         groups += 1.0;
     }
     // What rounding may add where a sample is added or removed is in the noise.
-    let drawn_one_by_one = phase.filtered() || matches!(phase.sampling(), Sampling::Poisson { .. });
-    let shift = if drawn_one_by_one { 1.0 / 4096.0 } else { 0.0 };
+    let drawn_alone = matches!(phase.sampling(), Sampling::Poisson { .. } | Sampling::Allocate { .. });
+    let in_cells = matches!(phase.sampling(), Sampling::AllocateCells { .. });
+    let independent = phase.filtered() && !in_cells || drawn_alone;
+    let shift = if independent { 1.0 / 4096.0 } else { 0.0 };
     let sensitivity = 2.0 * eta_bound * (1.0 + shift);
     let noise = match config.noise {
         NoiseKind::Fast => {
@@ -124,11 +159,44 @@ fn round(plan: &Plan, toy: &Toy, w: &[f32], round: u64, eta_bound: f64, randomne
     };
     let deviation = 2.0 * eta_bound * phase.sigma();
     let divisor = match phase.sampling() {
-        Sampling::Subsample { groups, .. } | Sampling::Shuffle { groups, .. } => groups as f64,
-        Sampling::Poisson { .. } => config.divisor.unwrap(),
+        Sampling::Subsample { groups, .. }
+        | Sampling::Shuffle { groups, .. }
+        | Sampling::AllocateCells { groups, .. } => groups as f64,
+        Sampling::Poisson { .. } | Sampling::Allocate { .. } => config.divisors[position.phase].unwrap(),
     };
     let update = sum.iter().zip(&noise).map(|(u, z)| (u + z) / divisor).collect();
     Expected { update, reach: (groups * eta_bound + deviation) / divisor }
+}
+
+/// The cells of an allocated round: every sample of its epoch draws, those that drew this round are kept.
+fn allocated(
+    plan: &Plan,
+    round: u64,
+    rounds: u64,
+    cells: u64,
+    samples: u32,
+    randomness: &Randomness,
+) -> Vec<Vec<u32>> {
+    // The epochs of a phase begin with it; one that it breaks off counts as one.
+    let (mut epoch, mut of_phase) = (0, round);
+    for phase in plan.mechanism().phases() {
+        let per_epoch = phase.sampling().rounds_per_epoch();
+        if of_phase < phase.rounds() {
+            epoch += of_phase / per_epoch;
+            break;
+        }
+        epoch += phase.rounds().div_ceil(per_epoch);
+        of_phase -= phase.rounds();
+    }
+    let mut stream = randomness.stream(Purpose::Allocation, epoch);
+    let mut kept = vec![Vec::new(); cells as usize];
+    for sample in 0..samples {
+        let cell = u64::from(stream.below((rounds * cells) as u32));
+        if cell / cells == of_phase % rounds {
+            kept[(cell % cells) as usize].push(sample);
+        }
+    }
+    kept
 }
 
 /// The B of these tests, breaking its promise ‖B(x)‖ ≤ C.
@@ -154,7 +222,7 @@ fn typical(plan: &Plan, toy: &Toy, w: &[f32]) -> f64 {
     let batch = sampler.batch(plan, &plan.position(0), &randomness);
     let inner = plan.config().inner.at(0, 0);
     let result = |group| length(&result_of_group(inner, plan.config().result, toy, &w, group));
-    let mut norms: Vec<f64> = batch.samples.chunks(batch.group_size).map(result).collect();
+    let mut norms: Vec<f64> = batch.groups().filter(|group| !group.is_empty()).map(result).collect();
     norms.sort_by(f64::total_cmp);
     norms.get(norms.len() / 2).copied().unwrap_or(1.0)
 }
@@ -165,13 +233,13 @@ fn compare(config: &PlanConfig, toy: &Toy, threads: &[usize], what: &str) {
     let mut firsts: Vec<Vec<f32>> = Vec::new();
     for &threads in threads {
         let plan = PlanConfig { threads, ..config.clone() }.check().unwrap();
-        let mut trainer =
-            Trainer::new(plan.clone(), toy, w0.clone(), Randomness::from_seed(SEED, 0)).unwrap();
+        let ledger = Remember::new(plan.clone());
+        let model = Arc::new(toy.clone());
+        let mut trainer = Trainer::new(ledger, model, w0.clone(), Randomness::from_seed(SEED, 0)).unwrap();
         let randomness = Randomness::from_seed(SEED, 0);
-        let mut ledger = Remember::default();
         for index in 0..plan.rounds() {
             let before = trainer.weights().to_vec();
-            let report = trainer.round(&mut ledger).unwrap();
+            let report = trainer.round().unwrap();
             let update = report.update.to_vec();
             let (eta, bound) = (report.eta, report.bound);
             if threads == 1 {
@@ -191,12 +259,23 @@ fn compare(config: &PlanConfig, toy: &Toy, threads: &[usize], what: &str) {
                 assert_eq!(update, firsts[index as usize], "{what}: {threads} threads, round {index}");
             }
         }
-        assert_eq!(ledger.0, (0..plan.rounds()).collect::<Vec<_>>());
+        assert_eq!(trainer.ledger().charged, (0..plan.rounds()).collect::<Vec<_>>());
     }
 }
 
 fn settings() -> Vec<(String, Sampling, bool)> {
-    let mut all = vec![("poisson".to_string(), Sampling::Poisson { rate: 0.3 }, false)];
+    let mut all = vec![
+        ("poisson".to_string(), Sampling::Poisson { rate: 0.3 }, false),
+        ("allocate".to_string(), Sampling::Allocate { rounds: 3 }, false),
+        ("allocate filtered".to_string(), Sampling::Allocate { rounds: 3 }, true),
+    ];
+    // Cells of about seven, of less than one (most are empty) and of more than a unit's worth of samples.
+    for (groups, group_size) in [(10, 7), (200, 2), (2, 40)] {
+        for filtered in [false, true] {
+            let sampling = Sampling::AllocateCells { rounds: 3, groups, group_size };
+            all.push((format!("cells {groups} {filtered}"), sampling, filtered));
+        }
+    }
     for (clipping, groups, group_size) in [("individual", 70, 1), ("mixed", 10, 7), ("batch", 1, 70)] {
         for filtered in [false, true] {
             all.push((
@@ -223,9 +302,9 @@ fn every_sampler_clipping_inner_algorithm_and_result() {
                 let mut config = PlanConfig::new(mechanism(sampling, 5, 0.5, filtered), 1.0, 0.05);
                 // Both kinds of noise with every sampler.
                 config.noise = if inner == Inner::Gradient { NoiseKind::Fast } else { NoiseKind::Exact };
-                config.inner = inner.into();
+                config.inner = inner.clone().into();
                 config.result = kind;
-                config.divisor = matches!(sampling, Sampling::Poisson { .. }).then_some(64.0);
+                config = config.with_divisor(64.0);
                 let typical = typical(&config.check().unwrap(), &toy, &toy.weights(3));
                 for share in [0.7, 1.4] {
                     config.clipping = Schedule::constant(share * typical);
@@ -249,6 +328,11 @@ fn models_that_are_not_separable() {
         config.clipping = Schedule::constant(typical);
         compare(&config, &toy, &[1, 2, 3], &format!("centred {groups} {group_size}"));
     }
+    let cells = Sampling::AllocateCells { rounds: 3, groups: 4, group_size: 15 };
+    let mut config = PlanConfig::new(mechanism(cells, 6, 0.5, false), 1.0, 0.05);
+    let typical = typical(&config.check().unwrap(), &toy, &toy.weights(3));
+    config.clipping = Schedule::constant(typical);
+    compare(&config, &toy, &[1, 2, 3], "centred cells");
 }
 
 #[test]
@@ -258,7 +342,7 @@ fn a_hook_that_breaks_its_promise_is_clipped_again() {
         for inner in [Inner::Gradient, Inner::Sgd { step: 0.02 }] {
             let mut config =
                 PlanConfig::new(mechanism(subsample(SAMPLES, groups, group_size), 3, 0.5, false), 1.0, 0.05);
-            config.inner = inner.into();
+            config.inner = inner.clone().into();
             let typical = typical(&config.check().unwrap(), &toy, &toy.weights(3));
             config.clipping = Schedule::constant(1.2 * typical);
             config.step = Schedule::constant(0.01 / typical);
@@ -276,7 +360,7 @@ fn broken_samples_count_as_zero() {
         for inner in inners() {
             let mut config =
                 PlanConfig::new(mechanism(subsample(SAMPLES, groups, group_size), 3, 0.5, false), 1.0, 0.05);
-            config.inner = inner.into();
+            config.inner = inner.clone().into();
             config.diagnostics = true;
             compare(&config, &toy, &[1, 2, 3], &format!("broken {groups} {inner:?}"));
         }
@@ -304,16 +388,17 @@ fn outer_optimizers_see_the_noised_update_only() {
     let toy = Toy::new(SAMPLES as usize, 6);
     for outer in [Outer::Momentum { momentum: 0.9, nesterov: false }, Outer::ADAM] {
         let mut config = PlanConfig::new(mechanism(subsample(SAMPLES, 70, 1), 6, 0.5, false), 0.3, 0.01);
-        config.outer = outer;
+        config.outer = outer.clone();
         compare(&config, &toy, &[1, 2, 3], &format!("{outer:?}"));
         // The weights follow from the released updates alone.
         let plan = config.check().unwrap();
+        let (ledger, model) = (Remember::new(plan.clone()), Arc::new(toy.clone()));
         let mut trainer =
-            Trainer::new(plan.clone(), &toy, toy.weights(3), Randomness::from_seed(SEED, 0)).unwrap();
+            Trainer::new(ledger, model, toy.weights(3), Randomness::from_seed(SEED, 0)).unwrap();
         let mut w: Vec<f64> = toy.weights(3).iter().map(|&w| f64::from(w)).collect();
         let (mut first, mut second) = (vec![0.0; w.len()], vec![0.0; w.len()]);
         for t in 1..=plan.rounds() as i32 {
-            let update = trainer.round(&mut Remember::default()).unwrap().update.to_vec();
+            let update = trainer.round().unwrap().update.to_vec();
             for i in 0..w.len() {
                 let u = f64::from(update[i]);
                 if let Outer::Momentum { momentum, .. } = outer {
@@ -329,4 +414,37 @@ fn outer_optimizers_see_the_noised_update_only() {
             }
         }
     }
+}
+
+/// Phases with different samplers, σ, group sizes and public divisors, one after the other.
+#[test]
+fn several_phases() {
+    let toy = Toy::new(SAMPLES as usize, 7);
+    let phase = |sampling, rounds, sigma, filtered| PhaseConfig {
+        sampling,
+        length: Length::Rounds(rounds),
+        noise: NoiseScale::Sigma(sigma),
+        filtered,
+    };
+    let mut run = RunConfig::single(phase(subsample(SAMPLES, 20, 2), 2, 0.5, false));
+    run.phases.push(phase(Sampling::Poisson { rate: 0.3 }, 2, 0.6, false));
+    run.phases.push(phase(shuffle(SAMPLES, 3, 40), 3, 0.7, false));
+    run.phases.push(phase(Sampling::Poisson { rate: 0.1 }, 3, 0.4, false));
+    run.phases.push(phase(shuffle(SAMPLES, 10, 7), 4, 0.5, true));
+    run.phases.push(phase(subsample(SAMPLES, 70, 1), 2, 0.3, false));
+    run.phases.push(phase(Sampling::Allocate { rounds: 4 }, 6, 0.5, false));
+    run.phases.push(phase(shuffle(SAMPLES, 10, 7), 2, 0.6, false));
+    run.phases.push(phase(Sampling::Allocate { rounds: 3 }, 3, 0.6, false));
+    run.phases.push(phase(Sampling::AllocateCells { rounds: 4, groups: 5, group_size: 10 }, 6, 0.6, false));
+    let mut config = PlanConfig::new(run.check().unwrap(), 0.8, 0.01);
+    let (m, constant) = (None, Some);
+    config.divisors = vec![m, constant(64.0), m, constant(20.5), m, m, constant(50.0), m, constant(70.5), m];
+    for inner in inners() {
+        config.inner = inner.clone().into();
+        compare(&config, &toy, &[1, 2, 3], &format!("phases {inner:?}"));
+    }
+    config.clipping = Schedule { start: 0.8, rule: Rule::Step { factor: 0.9, epochs: 1 } };
+    config.step = Schedule { start: 0.02, rule: Rule::InverseRoot };
+    config.inner = InnerSequence::Cycle(inners());
+    compare(&config, &toy, &[1, 2, 3], "phases with schedules");
 }

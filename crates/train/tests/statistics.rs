@@ -18,9 +18,8 @@ const HUNDRED: f64 = 6.2;
 const THOUSANDS: f64 = 6.7;
 
 fn plan(sampling: Sampling, rounds: u64, filtered: bool) -> Plan {
-    let mut config = PlanConfig::new(mechanism(sampling, rounds, 1.0, filtered), 1.0, 1.0);
-    config.divisor = matches!(sampling, Sampling::Poisson { .. }).then_some(1.0);
-    config.check().unwrap()
+    let config = PlanConfig::new(mechanism(sampling, rounds, 1.0, filtered), 1.0, 1.0);
+    config.with_divisor(1.0).check().unwrap()
 }
 
 /// Calls `see` with the batch of every round.
@@ -173,6 +172,103 @@ fn poisson_with_rate_one_keeps_all() {
         batch.sort_unstable();
         assert_eq!(batch, (0..1000).collect::<Vec<_>>());
     });
+}
+
+#[test]
+fn allocation_puts_every_sample_into_one_round_independently() {
+    let (n, per_epoch, epochs) = (60usize, 7usize, 100_000u64);
+    let plan = plan(Sampling::Allocate { rounds: per_epoch as u64 }, epochs * per_epoch as u64, false);
+    let mut places = vec![0; n * per_epoch];
+    let mut together = vec![0; n * n];
+    let mut again = vec![0; n];
+    let mut neighbours_again = vec![0; n];
+    let mut sizes = vec![0u64; per_epoch * (n + 1)];
+    // The round of every sample in this epoch and in the one before it.
+    let (mut now, mut before) = (vec![usize::MAX; n], vec![usize::MAX; n]);
+    each_round(&plan, n as u32, 21, |round, batch| {
+        let b = round as usize % per_epoch;
+        sizes[b * (n + 1) + batch.len()] += 1;
+        for &a in batch {
+            assert_eq!(std::mem::replace(&mut now[a as usize], b), usize::MAX, "twice in an epoch");
+        }
+        if b + 1 < per_epoch {
+            return;
+        }
+        assert!(now.iter().all(|&b| b < per_epoch), "every sample is in a round");
+        for a in 0..n {
+            places[a * per_epoch + now[a]] += 1;
+            again[a] += u64::from(now[a] == before[a]);
+            neighbours_again[a] += u64::from(now[a] == before[(a + 1) % n]);
+            for b in a + 1..n {
+                together[a * n + b] += u64::from(now[a] == now[b]);
+            }
+        }
+        before = std::mem::replace(&mut now, vec![usize::MAX; n]);
+    });
+    let p = 1.0 / per_epoch as f64;
+    binomial("place", &places, epochs, p, THOUSANDS);
+    let pairs: Vec<u64> = (0..n * n).filter(|pair| pair / n < pair % n).map(|pair| together[pair]).collect();
+    binomial("two samples in one round", &pairs, epochs, p, THOUSANDS);
+    binomial("the same round in the next epoch", &again, epochs - 1, p, HUNDRED);
+    binomial("a neighbour's round in the next epoch", &neighbours_again, epochs - 1, p, HUNDRED);
+    // The size of each round is Binomial(N, 1/B), which balanced rounds would not have.
+    for b in 0..per_epoch {
+        let mut probability = (1.0 - p).powi(n as i32);
+        let mut cells = 0;
+        for size in 0..=n {
+            if probability * epochs as f64 >= 100.0 {
+                let count = sizes[b * (n + 1) + size];
+                binomial(&format!("round {b}, size {size}"), &[count], epochs, probability, THOUSANDS);
+                cells += 1;
+            }
+            probability *= (n - size) as f64 / (size + 1) as f64 * p / (1.0 - p);
+        }
+        assert!((15..30).contains(&cells), "{cells}");
+    }
+}
+
+/// Every sample is in one of the B·m cells of an epoch, independently of the others; a filter empties half of
+/// the cells, whatever they hold.
+#[test]
+fn allocation_in_cells() {
+    let (n, b, m, epochs) = (30usize, 3usize, 4usize, 100_000u64);
+    let sampling = Sampling::AllocateCells { rounds: b as u64, groups: m as u64, group_size: 2 };
+    for (filtered, kept) in [(false, 1.0), (true, 0.5)] {
+        let plan = plan(sampling, epochs * b as u64, filtered);
+        let randomness = Randomness::from_seed(22, 0);
+        let mut sampler = Sampler::new(n as u32);
+        let mut places = vec![0; n * b * m];
+        let mut together = vec![0; n * n];
+        let mut again = vec![0; n];
+        let (mut now, mut before) = (vec![None; n], vec![None; n]);
+        for round in 0..plan.rounds() {
+            let position = plan.position(round);
+            let batch = sampler.batch(&plan, &position, &randomness);
+            assert_eq!(batch.groups().count(), m);
+            for (h, cell) in batch.groups().enumerate() {
+                let place = position.round_of_epoch as usize * m + h;
+                for (i, &a) in cell.iter().enumerate() {
+                    assert_eq!(now[a as usize].replace(place), None, "twice in an epoch");
+                    places[a as usize * b * m + place] += 1;
+                    cell[i + 1..].iter().for_each(|&c| together[a as usize * n + c as usize] += 1);
+                }
+            }
+            if position.round_of_epoch as usize + 1 == b {
+                assert!(filtered || now.iter().all(Option::is_some));
+                for (again, (now, before)) in again.iter_mut().zip(now.iter().zip(&before)) {
+                    *again += u64::from(now.is_some() && now == before);
+                }
+                before = std::mem::replace(&mut now, vec![None; n]);
+            }
+        }
+        let p = 1.0 / (b * m) as f64;
+        binomial("cell", &places, epochs, kept * p, THOUSANDS);
+        // Two samples of one cell are kept or left out together.
+        let pairs: Vec<u64> =
+            (0..n * n).filter(|pair| pair / n < pair % n).map(|pair| together[pair]).collect();
+        binomial("two samples in one cell", &pairs, epochs, kept * p, THOUSANDS);
+        binomial("the same cell in the next epoch", &again, epochs - 1, kept * kept * p, HUNDRED);
+    }
 }
 
 #[test]

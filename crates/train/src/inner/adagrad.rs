@@ -1,11 +1,15 @@
 //! AdaGrad (Duchi, Hazan and Singer 2011), PyTorch's form: v ← v + g², w ← w − η·g/(√v + ε), without
 //! decay and from v = 0.
 
-/// One coordinate of one step: w, v, g.
-pub(super) fn step(step: f64, epsilon: f64) -> impl Fn(&mut f32, &mut f32, f32) {
+use super::walk::{walk, with_one};
+use super::{GroupContext, ModelError};
+
+pub(super) fn run(group: &mut GroupContext<'_>, step: f64, epsilon: f64) -> Result<f32, ModelError> {
     let (eta, epsilon) = (step as f32, epsilon as f32);
-    move |w, v, g| {
-        *v += g * g;
-        *w -= eta * g / (v.sqrt() + epsilon);
-    }
+    walk(group, step, false, |_, vectors, sum| {
+        with_one(vectors, sum, |w, v, g| {
+            *v += g * g;
+            *w -= eta * g / (v.sqrt() + epsilon);
+        });
+    })
 }

@@ -1,11 +1,14 @@
 //! The inner algorithms on LeNet-5 against PyTorch's values (crates/engine/tests/golden/README.md).
 
-use dpsgd_engine::kernel::Level;
+use std::sync::Arc;
+
 use dpsgd_engine::spec::LayerSpec;
-use dpsgd_engine::{Network, Samples, Target, zoo};
+use dpsgd_engine::{GradientWorker, Label, Level, Network, Samples, zoo};
 use safetensors::SafeTensors;
 
-use super::{GroupResult, Inner, Scratch, run};
+use super::algorithm::{Draws, Scratch};
+use super::{GroupResult, Inner, run};
+use crate::randomness::Randomness;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/tests/golden/lenet5_tanh.safetensors");
 const LAYERS: [(&str, &str); 5] = [("0", "conv1"), ("3", "conv2"), ("7", "fc1"), ("9", "fc2"), ("11", "fc3")];
@@ -22,8 +25,8 @@ impl Samples for Images {
     fn copy_input(&self, index: u32, out: &mut [f32]) {
         out.copy_from_slice(&self.pixels[index as usize * 784..][..784]);
     }
-    fn target(&self, index: u32) -> Target<'_> {
-        Target::Class(self.classes[index as usize])
+    fn label(&self, index: u32) -> Label<'_> {
+        Label::Class(self.classes[index as usize])
     }
 }
 
@@ -35,7 +38,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 fn every_algorithm_matches_pytorch_on_lenet5() {
     let bytes = std::fs::read(FILE).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    let network = Network::new(&zoo::lenet5([28, 28, 1], 10, LayerSpec::Tanh)).unwrap();
+    let network = Arc::new(Network::new(&zoo::lenet5([28, 28, 1], 10, LayerSpec::Tanh)).unwrap());
     let theirs = |name: &str| {
         let (layer, part) = name.split_once('.').unwrap();
         format!("{}.{part}", LAYERS.iter().find(|known| known.0 == layer).unwrap().1)
@@ -46,7 +49,9 @@ fn every_algorithm_matches_pytorch_on_lenet5() {
         pixels: floats(file.tensor("x").unwrap().data()),
         classes: classes.map(|eight| i64::from_le_bytes(*eight) as u32).collect(),
     };
-    let mut worker = dpsgd_engine::Worker::new(&network, &images, 4, Level::best());
+    let mut worker = GradientWorker::new(network.clone(), Arc::new(images), 4, Level::best());
+    let randomness = Randomness::from_seed(1, 0);
+    let draws = Draws { randomness: &randomness, round: 0, group: 0 };
     let mut scratch = Scratch::new(w.len(), 2);
     let mut result = vec![0.0; w.len()];
     for name in ["sgd", "momentum", "adam", "adagrad", "rmsprop"] {
@@ -56,7 +61,8 @@ fn every_algorithm_matches_pytorch_on_lenet5() {
             (GroupResult::SumOfGradients, "gradient_sum", 1.0),
             (GroupResult::ModelDifference, "model_difference", step),
         ] {
-            run(inner, kind, &mut worker, &w, &[0, 1, 2, 3], &mut scratch, &mut result);
+            let group = (&w[..], &[0, 1, 2, 3][..]);
+            run(&inner, kind, &mut worker, group, (&mut scratch, &mut result), draws).unwrap();
             let (mut difference, mut size) = (0.0, 0.0);
             for parameter in network.parameters() {
                 let name = format!("inner/{name}/{file_name}/{}", theirs(&parameter.name));

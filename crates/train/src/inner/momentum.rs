@@ -1,11 +1,15 @@
 //! SGD with momentum, PyTorch's form: v ← µ·v + g, w ← w − η·v, no dampening. v starts at zero, so
 //! the first step takes v = g as PyTorch does.
 
-/// One coordinate of one step: w, v, g.
-pub(super) fn step(step: f64, momentum: f64) -> impl Fn(&mut f32, &mut f32, f32) {
+use super::walk::{walk, with_one};
+use super::{GroupContext, ModelError};
+
+pub(super) fn run(group: &mut GroupContext<'_>, step: f64, momentum: f64) -> Result<f32, ModelError> {
     let (eta, decay) = (step as f32, momentum as f32);
-    move |w, v, g| {
-        *v = decay * *v + g;
-        *w -= eta * *v;
-    }
+    walk(group, step, false, |_, vectors, sum| {
+        with_one(vectors, sum, |w, v, g| {
+            *v = decay * *v + g;
+            *w -= eta * *v;
+        });
+    })
 }

@@ -1,7 +1,14 @@
 //! Classical SGD: w ← w − η·g, the loop the paper's eq. batchclip sums up.
 
-/// One coordinate of one step.
-pub(super) fn step(step: f64) -> impl Fn(&mut f32, f32) {
+use dpsgd_kernels::each2;
+
+use super::walk::walk;
+use super::{GroupContext, ModelError};
+
+/// Walks with step η; its end tells the sum of the gradients, so nothing else has to be added up.
+pub(super) fn run(group: &mut GroupContext<'_>, step: f64) -> Result<f32, ModelError> {
     let eta = step as f32;
-    move |w, g| *w -= eta * g
+    walk(group, step, true, |_, vectors, _| {
+        each2(vectors.weights, vectors.gradient, |w, g| *w -= eta * g);
+    })
 }

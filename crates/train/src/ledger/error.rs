@@ -1,7 +1,9 @@
 //! Why a ledger was not written or not believed.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use super::storage::FromIo;
 
 /// Why a ledger was not written or not believed. After any of these the round must not happen.
 #[derive(Debug, thiserror::Error)]
@@ -21,10 +23,16 @@ pub enum LedgerError {
     #[error("{}: exists already; resume that run, or choose another directory for a new one", .0.display())]
     Exists(PathBuf),
     /// One of the two files is not there.
-    #[error("{}: is missing; without it nobody can say what the run has spent, so it cannot go on", .0.display())]
+    #[error(
+        "{}: is missing; without it nobody can say what the run has spent, so the run cannot continue",
+        .0.display()
+    )]
     Missing(PathBuf),
     /// What is in the file was not written by a ledger.
-    #[error("{} is damaged, line {line}: {why}; restore it from a copy, the run cannot go on without", path.display())]
+    #[error(
+        "{} is damaged, line {line}: {why}; restore it from a copy; the run cannot continue without it",
+        path.display()
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -34,7 +42,11 @@ pub enum LedgerError {
         why: String,
     },
     /// Something remembers a record that the ledger no longer has.
-    #[error("{} was shortened or replaced: it ends with record {last}, but {witness}; restore it from a copy", path.display())]
+    #[error(
+        "{} was shortened or replaced: it ends with record {last}, but {witness}; restore it from a \
+         copy",
+        path.display()
+    )]
     Shortened {
         /// The ledger.
         path: PathBuf,
@@ -44,7 +56,11 @@ pub enum LedgerError {
         witness: String,
     },
     /// The ledger is that of another run.
-    #[error("{} belongs to another run: it says {found}, this one is {given}; go on with the settings it was started with", path.display())]
+    #[error(
+        "{} belongs to another run: it says {found}, this one is {given}; use the settings it \
+         was started with",
+        path.display()
+    )]
     OtherRun {
         /// The ledger.
         path: PathBuf,
@@ -54,7 +70,7 @@ pub enum LedgerError {
         given: String,
     },
     /// The round may have left already.
-    #[error("round {round} must not happen (again): the next round that may is {next}")]
+    #[error("round {round} may have happened already; the next free round is {next}")]
     Repeated {
         /// The round asked for.
         round: u64,
@@ -62,7 +78,7 @@ pub enum LedgerError {
         next: u64,
     },
     /// The mechanism has no such round.
-    #[error("round {round} must not happen: the run has rounds 0 to {rounds}, exclusive")]
+    #[error("round {round} is beyond the plan: the run has {rounds} rounds, counted from 0")]
     Beyond {
         /// The round asked for.
         round: u64,
@@ -75,13 +91,19 @@ pub enum LedgerError {
         /// The rounds charged.
         rounds: u64,
     },
+    /// This process has given back what it had not used.
+    #[error("the run was stopped with {rounds} rounds charged; resume it to continue")]
+    Stopped {
+        /// The rounds charged.
+        rounds: u64,
+    },
     /// An earlier write failed, so that nobody knows what is on the disk.
-    #[error("the ledger could not be written earlier; stop, and resume the run when the disk is well")]
+    #[error("an earlier write to the ledger failed; stop, and resume the run once the disk works again")]
     Broken,
 }
 
-/// Names the file and the deed of a failed operation.
-pub(crate) fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> LedgerError {
-    let path = path.to_owned();
-    move |source| LedgerError::Io { path, doing, source }
+impl FromIo for LedgerError {
+    fn from_io(path: PathBuf, doing: &'static str, source: io::Error) -> Self {
+        Self::Io { path, doing, source }
+    }
 }

@@ -1,23 +1,24 @@
 //! Which run a ledger belongs to.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
-use dpsgd_privacy::mechanism::{Mechanism, Sampling};
+use dpsgd_privacy::mechanism::{EpochDraw, FixedSizes, Independent, Mechanism, RoundDraw};
 
-use super::blocks::rounds;
 use super::record::Digest;
+use crate::plan::Plan;
 
-/// The run a ledger belongs to: the first record, and what every later opening is compared with.
+/// What a ledger's first record says: what every later opening is compared with.
 #[derive(Clone, Debug)]
-pub struct Header {
+pub struct Identity {
     config: Digest,
     mechanism: Mechanism,
     private: bool,
 }
 
-impl Header {
+impl Identity {
     /// `config` is the canonical text of the whole configuration: if one byte of it changes, the
-    /// ledger refuses to go on. `private` says that the randomness comes from the operating system and
+    /// ledger refuses to continue. `private` says that the randomness comes from the operating system and
     /// not from a seed of the user's, which makes a run reproducible and not private.
     pub fn new(config: &[u8], mechanism: Mechanism, private: bool) -> Self {
         Self { config: Digest::of(&[config]), mechanism, private }
@@ -28,15 +29,48 @@ impl Header {
         &self.mechanism
     }
 
-    /// The first record; its fields are compared one by one, so that a refusal can name the one.
+    /// Whether the run's randomness is private.
+    pub fn private(&self) -> bool {
+        self.private
+    }
+
+    /// The first record; its fields are compared one by one, so that a refusal can name the one that differs.
     pub(crate) fn text(&self) -> String {
         format!(
             "run dpsgd-ledger=1 randomness={} rounds={} config={} mechanism={}",
             if self.private { "private" } else { "seeded" },
-            rounds(&self.mechanism),
+            self.mechanism.rounds(),
             self.config,
             Digest::of(&[canonical(&self.mechanism).as_bytes()]),
         )
+    }
+}
+
+/// The run a ledger belongs to, with the plan that is trained.
+///
+/// # Guarantee
+///
+/// The mechanism in the record is the plan's: there is no other way to make a header.
+#[derive(Clone, Debug)]
+pub struct Header {
+    identity: Identity,
+    plan: Arc<Plan>,
+}
+
+impl Header {
+    /// See [`Identity::new`]; the mechanism is that of the plan.
+    pub fn new(config: &[u8], plan: Arc<Plan>, private: bool) -> Self {
+        Self { identity: Identity::new(config, plan.mechanism().clone(), private), plan }
+    }
+
+    /// What the first record says.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The plan whose rounds are charged.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
     }
 }
 
@@ -49,12 +83,21 @@ fn canonical(mechanism: &Mechanism) -> String {
     }
     for phase in mechanism.phases() {
         let sampling = phase.sampling();
-        let _ = match sampling {
-            Sampling::Subsample { samples, groups, group_size }
-            | Sampling::Shuffle { samples, groups, group_size } => {
-                write!(text, "\n{} {samples} {groups} {group_size}", sampling.name())
+        let name = sampling.name();
+        let _ = match (sampling.independent(), sampling.round()) {
+            (Independent::Epochs(EpochDraw::Allocation { rounds, cells: None }), _) => {
+                write!(text, "\n{name} {rounds}")
             }
-            Sampling::Poisson { rate } => write!(text, "\n{} {:016x}", sampling.name(), rate.to_bits()),
+            (Independent::Epochs(EpochDraw::Allocation { rounds, cells: Some(cells) }), _) => {
+                write!(text, "\n{name} {rounds} cells={cells}")
+            }
+            (_, RoundDraw::Subset(FixedSizes { samples, groups, group_size })) => {
+                write!(text, "\n{name} {samples} {groups} {group_size}")
+            }
+            (_, RoundDraw::Cells { rate, groups }) => {
+                write!(text, "\n{name} {:016x} cells={groups}", rate.to_bits())
+            }
+            (_, RoundDraw::EachSample { rate }) => write!(text, "\n{name} {:016x}", rate.to_bits()),
         };
         let (rounds, sigma) = (phase.rounds(), phase.sigma().to_bits());
         let _ = write!(text, " rounds={rounds} sigma={sigma:016x} filtered={}", phase.filtered());
@@ -66,7 +109,7 @@ fn canonical(mechanism: &Mechanism) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use dpsgd_privacy::mechanism::{Length, Noise, PhaseConfig, RunConfig};
+    use dpsgd_privacy::mechanism::{Length, Neighbours, NoiseScale, PhaseConfig, RunConfig, Sampling};
 
     use super::*;
 
@@ -75,7 +118,7 @@ mod tests {
         let phase = |sampling, rounds, sigma, filtered| PhaseConfig {
             sampling,
             length: Length::Rounds(rounds),
-            noise: Noise::Sigma(sigma),
+            noise: NoiseScale::Sigma(sigma),
             filtered,
         };
         let subsample = |samples, groups, group_size| Sampling::Subsample { samples, groups, group_size };
@@ -83,8 +126,8 @@ mod tests {
         let base = phase(subsample(100, 5, 2), 30, 2.0, false);
         let single = |phase| RunConfig::single(phase);
         let poisson = RunConfig::single(phase(Sampling::Poisson { rate: 0.1 }, 30, 2.0, false));
-        let mut substituted = poisson.clone();
-        substituted.neighbours = dpsgd_privacy::mechanism::Neighbours::Substitute;
+        let substituted = RunConfig { neighbours: Neighbours::Substitute, ..poisson.clone() };
+        let allocated = single(phase(Sampling::Allocate { rounds: 10 }, 30, 2.0, false));
         let runs = [
             single(base),
             single(phase(subsample(101, 5, 2), 30, 2.0, false)),
@@ -100,6 +143,9 @@ mod tests {
             single(phase(Sampling::Poisson { rate: 0.1_f64.next_up() }, 30, 2.0, false)),
             poisson,
             substituted,
+            allocated.clone(),
+            single(phase(Sampling::Allocate { rounds: 11 }, 30, 2.0, false)),
+            RunConfig { neighbours: Neighbours::Substitute, ..allocated },
         ];
         let texts: BTreeSet<String> = runs.iter().map(|run| canonical(&run.check().unwrap())).collect();
         assert_eq!(texts.len(), runs.len());

@@ -3,26 +3,29 @@
 use std::io;
 use std::path::Path;
 
-use dpsgd_privacy::mechanism::Mechanism;
+use dpsgd_privacy::mechanism::{Mechanism, MechanismError};
 
-use super::blocks::boundary;
-use super::error::failed;
-use super::record::{self, Digest, Position, Record};
-use super::storage::{Disk, Storage, beside};
-use super::{HEAD_ENDING, Header, LedgerError};
+use super::record::{self, Digest, LedgerPosition, Record};
+use super::storage::{Disk, Storage, beside, failed};
+use super::{HEAD_ENDING, Identity, LedgerError};
 
 const NO_HEADER: &str = "it has no complete header; nothing was trained, start anew";
 
 /// What a ledger says, every record of it verified.
 #[derive(Clone, Debug)]
 pub struct History {
+    mechanism: Mechanism,
     digests: Vec<Digest>,
     charged: u64,
+    /// The first round of the last block, as long as the process that charged it may end it.
+    block: Option<u64>,
+    /// Whether the last process stopped: nothing is charged before the next has begun.
+    stopped: bool,
     resumes: u64,
     finished: bool,
-    /// The bytes of the verified records; what is behind them was never acknowledged.
+    /// The bytes of the verified records; what follows them was never acknowledged.
     pub(crate) verified: u64,
-    /// Whether a record was begun behind the last one and not completed.
+    /// Whether a record was begun after the last one and not completed.
     pub(crate) torn: bool,
     /// Whether the last record is not yet in the head.
     pub(crate) head_lags: bool,
@@ -44,24 +47,28 @@ impl History {
     /// they be counted: half of a number is another number. If instead an acknowledged record had been cut
     /// afterwards, the head (written between that sync and the return) would know of it, and the
     /// ledger is refused. So an incomplete line is forgiven only if the head is at the record before it.
-    pub fn read(path: &Path, header: &Header) -> Result<Self, LedgerError> {
-        Self::read_in(&Disk, path, header)
+    pub fn read(path: &Path, identity: &Identity) -> Result<Self, LedgerError> {
+        Self::read_in(&Disk, path, identity)
     }
 
     /// [`History::read`] from any storage.
-    pub fn read_in<S: Storage>(storage: &S, path: &Path, header: &Header) -> Result<Self, LedgerError> {
+    pub fn read_in<S: Storage>(storage: &S, path: &Path, identity: &Identity) -> Result<Self, LedgerError> {
         let read = |path: &Path| {
             storage.read(path).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => LedgerError::Missing(path.to_owned()),
                 _ => failed(path, "read")(error),
             })
         };
-        // The head first: who reads while the run goes on then sees it lag at most, never lead.
+        // The head first: a reader during the run then sees it lag at most, never lead.
         let head_path = beside(path, HEAD_ENDING);
         let head = read(&head_path);
-        let mut history = Self::replay(path, &read(path)?, header)?;
+        let mut history = Self::replay(path, &read(path)?, identity)?;
         let Some(head) = record::parse_head(&head?) else {
-            return Err(LedgerError::Damaged { path: head_path, line: 1, why: "it is no head".into() });
+            return Err(LedgerError::Damaged {
+                path: head_path,
+                line: 1,
+                why: "it is not a ledger head".into(),
+            });
         };
         history.require(path, &head, "ledger.head")?;
         let behind = history.position().sequence - head.sequence;
@@ -74,8 +81,8 @@ impl History {
         Ok(history)
     }
 
-    /// Whether the ledger at `path` was begun with the configuration `config`. That can be asked before anybody
-    /// knows the mechanism, without which the records behind the first cannot be followed.
+    /// Whether the ledger at `path` was begun with the configuration `config`. That can be asked before
+    /// anybody knows the mechanism, without which the records after the first cannot be followed.
     pub(crate) fn begun_with(path: &Path, config: &[u8]) -> Result<bool, LedgerError> {
         let bytes = Disk.read(path).map_err(failed(path, "read"))?;
         let damaged = |why: &str| LedgerError::Damaged { path: path.into(), line: 1, why: why.into() };
@@ -86,10 +93,13 @@ impl History {
     }
 
     /// Follows the records from the first to the last.
-    fn replay(path: &Path, bytes: &[u8], header: &Header) -> Result<Self, LedgerError> {
+    fn replay(path: &Path, bytes: &[u8], identity: &Identity) -> Result<Self, LedgerError> {
         let mut history = Self {
+            mechanism: identity.mechanism().clone(),
             digests: Vec::new(),
             charged: 0,
+            block: None,
+            stopped: false,
             resumes: 0,
             finished: false,
             verified: 0,
@@ -107,10 +117,10 @@ impl History {
             let previous = history.digests.last().copied().unwrap_or_default();
             let (text, digest) = record::open(content, number as u64, &previous).map_err(damaged)?;
             if number == 0 {
-                compare(path, text, &header.text())?;
+                compare(path, text, &identity.text())?;
             } else {
                 let record = Record::parse(text).ok_or_else(|| damaged("no record of this version"))?;
-                history.apply(record, header.mechanism()).map_err(damaged)?;
+                history.apply(record).map_err(damaged)?;
             }
             history.digests.push(digest);
             history.verified += line.len() as u64;
@@ -121,22 +131,38 @@ impl History {
         Ok(history)
     }
 
-    fn apply(&mut self, record: Record, mechanism: &Mechanism) -> Result<(), &'static str> {
+    fn apply(&mut self, record: Record) -> Result<(), &'static str> {
         if self.finished {
             return Err("it follows the end of the run");
         }
         match record {
+            Record::Charge { .. } | Record::Stop { .. } | Record::Finish { .. } if self.stopped => {
+                return Err("it follows a stop, after which a run is resumed first");
+            }
             Record::Charge { from, to } => {
-                // Only whole epochs are charged, and `boundary` is at most T.
-                if from != self.charged || to <= from || to != boundary(mechanism, to) {
+                // Only whole epochs are charged, and `resume_at` is at most T.
+                if from != self.charged || to <= from || to != self.mechanism.resume_at(to) {
                     return Err("it charges rounds that are not the next ones");
                 }
+                self.block = Some(from);
                 self.charged = to;
+            }
+            Record::Stop { at } => {
+                // It gives back the end of the last block, and never the first round of it.
+                let begun = self.block.is_some_and(|from| from < at);
+                if !begun || at >= self.charged || at != self.mechanism.resume_at(at) {
+                    return Err("it gives back rounds that are not the last of a block");
+                }
+                self.charged = at;
+                self.stopped = true;
             }
             Record::Resume { at } | Record::Finish { at } if at != self.charged => {
                 return Err("it counts other rounds than the records before it");
             }
-            Record::Resume { .. } => self.resumes += 1,
+            Record::Resume { .. } => {
+                self.resumes += 1;
+                (self.block, self.stopped) = (None, false);
+            }
             Record::Finish { .. } => self.finished = true,
         }
         Ok(())
@@ -147,7 +173,13 @@ impl History {
         self.charged
     }
 
-    /// How often the run was taken up again.
+    /// The run that what may have left belongs to, for the accountant; nothing if no round was charged. See
+    /// [`Mechanism::spent`].
+    pub fn spent_mechanism(&self) -> Result<Option<Mechanism>, MechanismError> {
+        self.mechanism.spent(self.charged)
+    }
+
+    /// How often the run was resumed.
     pub fn resumes(&self) -> u64 {
         self.resumes
     }
@@ -158,15 +190,15 @@ impl History {
     }
 
     /// The last record.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> LedgerPosition {
         // `replay` has refused a ledger without any record.
         let digest = self.digests.last().copied().unwrap_or_default();
-        Position { sequence: self.digests.len() as u64 - 1, digest }
+        LedgerPosition { sequence: self.digests.len() as u64 - 1, digest }
     }
 
     /// Refuses the ledger unless it has the record that `witness` remembers: a ledger that was cut at
     /// the end of a record is whole in itself, only others know what it has lost.
-    pub fn require(&self, path: &Path, known: &Position, witness: &str) -> Result<(), LedgerError> {
+    pub fn require(&self, path: &Path, known: &LedgerPosition, witness: &str) -> Result<(), LedgerError> {
         let shortened = |what: &str| {
             let (last, path) = (self.position().sequence, path.to_owned());
             let witness = format!("{witness} remembers {what} {}", known.sequence);

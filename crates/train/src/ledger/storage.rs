@@ -83,7 +83,18 @@ impl StoredFile for File {
     }
 }
 
-/// `path` with `ending` behind its last component.
+/// An error that names the file and the operation that the system refused.
+pub(crate) trait FromIo {
+    fn from_io(path: PathBuf, doing: &'static str, source: io::Error) -> Self;
+}
+
+/// Names the file and the operation of a failure.
+pub(crate) fn failed<E: FromIo>(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> E {
+    let path = path.to_owned();
+    move |source| E::from_io(path, doing, source)
+}
+
+/// `path` with `ending` appended to its last component.
 pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);

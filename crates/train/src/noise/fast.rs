@@ -1,18 +1,17 @@
 //! Single-precision normals: as fast as it gets, and with the holes of floating point.
 //!
-//! Normals come from uniform bits by Box and Muller ([`standard_normal`]): a 64-bit uniform for
-//! the radius, so that tails reach √(2·65·ln 2) = 9.4 deviations, and 32 bits for the angle, one
-//! pair from three words. The noised sum is rounded to a multiple of a power of two near 2⁻¹⁸ deviations, which
-//! does not depend on the data: the low-order bits of a floating-point sum, which can betray the
-//! summand (Mironov 2012), are rounded away. This makes such attacks impractical; it is not a
-//! proof that single-precision noise is the real Gaussian.
+//! Normals come from uniform bits by Box and Muller ([`standard_normal`]): a 64-bit uniform for the radius,
+//! so that tails reach √(2·65·ln 2) = 9.4 deviations, and 32 bits for the angle, one pair from three words.
+//! The noised sum is rounded to a multiple of a power of two near 2⁻¹⁸ deviations, which does not depend on
+//! the data: the low-order bits of a floating-point sum, which can betray the summand (Mironov 2012), are
+//! rounded away. This makes such attacks impractical; it is not a proof that single-precision noise is the
+//! real Gaussian.
 
-use dpsgd_engine::kernel::Level;
-use dpsgd_engine::kernel::gaussian::{WORDS_PER_PAIR, standard_normal};
+use dpsgd_kernels::gaussian::{WORDS_PER_PAIR, standard_normal};
+use dpsgd_kernels::{Level, fast};
 
 use super::BLOCK;
 use crate::randomness::{Purpose, Randomness, Stream};
-use crate::simd;
 
 /// Words of a block.
 const WORDS: usize = BLOCK / 2 * WORDS_PER_PAIR;
@@ -30,7 +29,7 @@ pub(super) fn add(
 ) {
     standard_block(randomness, round, block, out);
     let magic = 1.5 * 2f64.powi(52) * grid(deviation);
-    simd::fast(
+    fast(
         #[inline(always)]
         || {
             for (out, &u) in out.iter_mut().zip(sum) {
@@ -49,20 +48,18 @@ pub fn grid(deviation: f64) -> f64 {
 
 /// The standard normals of a block of a round, for at most [`BLOCK`] coordinates.
 fn standard_block(randomness: &Randomness, round: u64, block: usize, out: &mut [f32]) {
-    let mut stream = randomness.stream(Purpose::Noise, round);
-    stream.seek((block * WORDS) as u64);
-    block_from(&mut stream, out);
+    let mut words = [0; WORDS];
+    randomness.fill(Purpose::Noise, round, (block * WORDS) as u64, &mut words);
+    block_from(&words, out);
 }
 
-fn block_from(stream: &mut Stream, out: &mut [f32]) {
-    let mut words = [0; WORDS];
-    stream.fill(&mut words);
+fn block_from(words: &[u32; WORDS], out: &mut [f32]) {
     if out.len() == BLOCK {
-        standard_normal(Level::best(), &words, out);
+        standard_normal(Level::best(), words, out);
     } else {
         // A whole block all the same, so that a coordinate's noise does not depend on d.
         let mut whole = [0.0; BLOCK];
-        standard_normal(Level::best(), &words, &mut whole);
+        standard_normal(Level::best(), words, &mut whole);
         out.copy_from_slice(&whole[..out.len()]);
     }
 }
@@ -77,8 +74,10 @@ pub fn draws(randomness: &Randomness, round: u64, out: &mut [f32]) {
 
 /// Standard normals from the next words of any stream.
 pub fn standard_normals(stream: &mut Stream, out: &mut [f32]) {
+    let mut words = [0; WORDS];
     for out in out.chunks_mut(BLOCK) {
-        block_from(stream, out);
+        stream.fill(&mut words);
+        block_from(&words, out);
     }
 }
 

@@ -1,10 +1,12 @@
-//! The few noise values that 64 bits of each uniform number do not decide: more bits, and as many digits as it takes.
+//! The few noise values that 64 bits of each uniform number do not decide: more bits, and as many digits as
+//! it takes.
 
 use astro_float_num::{BigFloat, Consts, RoundingMode, Sign};
 
 use crate::randomness::{Purpose, Randomness, Stream};
 
-/// Further words of 64 bits that a uniform number can have: it would take a probability of 2⁻¹⁰⁰⁰ to need them all.
+/// Further words of 64 bits that a uniform number can have: it would take a probability of 2⁻¹⁰⁰⁰ to need
+/// them all.
 const MORE: usize = 16;
 
 /// The further bits of one pair of uniform numbers.
@@ -21,7 +23,8 @@ impl Refinement {
         Self { stream }
     }
 
-    /// The whole number nearest to steps·√(−2 ln U₁)·cos 2πU₂, or sin, where U₁ and U₂ begin with the given bits.
+    /// The whole number nearest to steps·√(−2 ln U₁)·cos 2πU₂, or sin, where U₁ and U₂ begin with the given
+    /// bits.
     pub(super) fn rounded(mut self, first: (u64, u64), sine: bool, steps: f64) -> f64 {
         let mut more = || -> [u64; MORE] { std::array::from_fn(|_| self.stream.bits64()) };
         let (radius, angle) = (more(), more());
@@ -48,11 +51,12 @@ pub(super) fn rounded(first: (u64, u64), more: (&[u64; MORE], &[u64; MORE]), sin
     last
 }
 
-/// The nearest whole number for numbers U₁ and U₂ of which only the given bits are known, and whether all others lead to the same. None if U₁ may
-/// still be 0.
+/// The nearest whole number for numbers U₁ and U₂ of which only the given bits are known, and whether all
+/// others lead to the same. None if U₁ may still be 0.
 ///
-/// Every operation is correctly rounded to p bits, 64 more than are known of the numbers, so a dozen of them are off by less than
-/// 2^(8−p) relative. U₁ in [l, u): R is between those of u and l. U₂ in a cell of width w: cos and sin move by at most 2πw.
+/// Every operation is correctly rounded to p bits, 64 more than are known of the numbers, so a dozen of them
+/// are off by less than 2^(8−p) relative. U₁ in [l, u): R is between those of u and l. U₂ in a cell of width
+/// w: cos and sin move by at most 2πw.
 fn attempt(radius: &[u64], angle: &[u64], sine: bool, steps: f64) -> Option<(f64, bool)> {
     let known = 64 * radius.len();
     let (p, mode) = (known + 64, RoundingMode::ToEven);

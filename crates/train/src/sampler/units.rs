@@ -1,17 +1,20 @@
-//! In which units the groups of a round are summed, where every group is there or not by itself (Poisson sampling, filtering).
+//! The units in which the groups of a round are summed, where every group is kept or left out independently
+//! (Poisson sampling, allocation, filtering).
 //!
 //! # Guarantee
 //!
-//! **A group that is added to a batch or removed from it changes few sums.** Cut into consecutive runs, every unit behind it would
-//! be another one, and each rounds in its own way. So every group draws a tag of 64 bits, independently of its number and of all
-//! others, and the units are the leaves of a binary tree over the tags in which a node is split as long as it holds more than
-//! `most` groups. Let x be removed, the others keeping their tags; only nodes above x lose a group.
+//! **A group that is added to a batch or removed from it changes few sums.** If the batch were cut into
+//! consecutive runs, every unit after it would be another one, and each rounds in its own way. So every group
+//! draws a tag of 64 bits, independently of its number and of all others, and the units are the leaves of a
+//! binary tree over the tags in which a node is split as long as it holds more than `most` groups. Let x be
+//! removed, the others keeping their tags; only nodes above x lose a group.
 //! * If none of them held `most` + 1, the same nodes are split and x's leaf alone changes.
-//! * Otherwise the first of them that did, which was split, is now a leaf. All that changes held `most` + 1 groups before and
-//!   holds `most` now.
+//! * Otherwise the first of them that did, which was split, is now a leaf. All that changes held `most` + 1
+//!   groups before and holds `most` now.
 //!
-//! In both cases the units that change hold at most `most` + 1 groups with x and `most` without. Tags are part of the draw: rows
-//! that are the same in two data sets have tags of the same law, whatever their numbers are.
+//! In both cases the units that change hold at most `most` + 1 groups with x and `most` without. Tags are
+//! part of the draw: rows that are the same in two data sets have tags of the same law, whatever their
+//! numbers are.
 
 use crate::randomness::Stream;
 
@@ -23,7 +26,8 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Puts the groups of a batch in the order of new tags and appends where its units of at most `most` groups end.
+    /// Puts the groups of a batch in the order of new tags and appends where its units of at most `most`
+    /// groups end.
     pub(crate) fn draw(
         &mut self,
         batch: &mut [u32],
@@ -147,7 +151,8 @@ mod tests {
         assert!(alone > 1000 && merged > 100, "{alone} {merged}");
     }
 
-    /// Rows that round against each other as hard as they can, one of them really removed: what is behind it is renumbered.
+    /// Rows that round against each other as hard as they can, one of them really removed: those after it are
+    /// renumbered.
     #[test]
     fn removing_a_row_moves_the_stored_sum_by_hardly_more_than_the_bound() {
         let bound = 0.3;

@@ -1,41 +1,84 @@
 //! The interrupt service routine of Algorithm 1: a newly received global model replaces w.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::TrainerError;
 
 /// A handle through which any thread can hand the trainer a new global model at any moment.
 ///
-/// The newest model handed over wins. It takes effect at the next of two moments: before the
-/// groups of a round are computed, or before the round's noised update is subtracted. So all
-/// groups of a round start from the same w, and a model that arrives while they are computed
-/// becomes w ← ŵ − η·Ū/m at the end of that round. The state of the outer optimizer stays.
+/// Models are numbered by their sender, and the newest one wins: a model whose version is not above all that
+/// were handed over before it is ignored, because networks deliver late and twice. The initial w has the
+/// version of the state it came with, 0 in a new run.
+///
+/// A received model takes effect at the next of two moments: before the groups of a round are computed, or
+/// before the round's noised update is subtracted. So a model that arrives while the groups are computed
+/// becomes w ← ŵ − η·Ū/m at the end of that round, unless the groups are begun again
+/// ([`Trainer::restart_up_to`](super::Trainer::restart_up_to)). The state of the outer optimizer stays.
 ///
 /// # Guarantee
 ///
-/// The guarantee does not depend on it: the analysis lets w be anything an observer of the
-/// updates knows, and a received model is that.
+/// The analysis lets w be anything that an observer of the updates knows, and a received model is that. But
+/// **all groups of a round start from the same w**: which groups had already begun when a model arrives
+/// depends on how long each took to compute, and so on the data. A sum over groups that started from
+/// different models would leak those times, and the analysis says nothing about it.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    received: Arc<Mutex<Option<Vec<f32>>>>,
+    slot: Arc<Mutex<Slot>>,
     dimension: usize,
 }
 
+/// What became of a model that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Received {
+    /// It is the newest, and becomes w.
+    Newest,
+    /// It was ignored: a model of this version, or a newer one, is there already.
+    Outdated {
+        /// The newest version so far.
+        newest: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The newest version handed over.
+    newest: u64,
+    /// The model of that version, until the trainer takes it.
+    pending: Option<Vec<f32>>,
+}
+
 impl Interrupt {
-    pub(crate) fn new(dimension: usize) -> Self {
-        Self { received: Arc::default(), dimension }
+    pub(crate) fn new(dimension: usize, version: u64) -> Self {
+        Self { slot: Arc::new(Mutex::new(Slot { newest: version, pending: None })), dimension }
     }
 
-    /// Hands over a new global model; refuses one of the wrong length or with values not finite.
-    pub fn replace(&self, weights: Vec<f32>) -> Result<(), TrainerError> {
+    /// Hands over the global model of a version; refuses one of the wrong length or with values not finite.
+    pub fn replace(&self, version: u64, weights: Vec<f32>) -> Result<Received, TrainerError> {
         check_weights("the received model", &weights, self.dimension)?;
-        // A poisoned lock is harmless: the value is replaced whole.
-        *self.received.lock().unwrap_or_else(PoisonError::into_inner) = Some(weights);
-        Ok(())
+        let mut slot = self.slot();
+        if version <= slot.newest {
+            return Ok(Received::Outdated { newest: slot.newest });
+        }
+        *slot = Slot { newest: version, pending: Some(weights) };
+        Ok(Received::Newest)
     }
 
-    pub(crate) fn take(&self) -> Option<Vec<f32>> {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Whether there is a model that has not been used yet.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.slot().pending.is_some()
+    }
+
+    /// The model that has not been used yet, and its version.
+    pub(crate) fn take(&self) -> Option<(u64, Vec<f32>)> {
+        let mut slot = self.slot();
+        let newest = slot.newest;
+        slot.pending.take().map(|weights| (newest, weights))
+    }
+
+    /// A poisoned lock is harmless: the slot is replaced as a whole.
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

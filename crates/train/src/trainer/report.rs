@@ -1,4 +1,4 @@
-//! What a round reports: what may leave, and apart from it what may not.
+//! What a round reports: what may leave and, kept apart from it, what may not.
 
 use std::time::Duration;
 
@@ -13,6 +13,11 @@ pub struct Round<'a> {
     pub epoch: u64,
     /// Whether it is the last round of its epoch.
     pub ends_epoch: bool,
+    /// The version of the received model from which all groups of the round started (with the local updates
+    /// since); see [`Interrupt`](super::Interrupt).
+    pub base: u64,
+    /// The version of the model that the update was applied to: another one if it arrived during the round.
+    pub applied_to: u64,
     /// η.
     pub eta: f64,
     /// C.
@@ -21,10 +26,14 @@ pub struct Round<'a> {
     pub update: &'a [f32],
     /// How long it took.
     pub wall: Duration,
+    /// How often a new model made it begin again.
+    pub restarts: u32,
+    /// How much of that time went into groups that were given up.
+    pub discarded: Duration,
 }
 
-/// Figures **computed from private data and not covered by the guarantee**: to be shown to the
-/// owner of the data only, on explicit wish, and never to be sent with the updates.
+/// Figures **computed from private data and not covered by the guarantee**: for the owner of the data
+/// only, on explicit request, and never to be sent with the updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Diagnostics {
     /// Rounds summed up here.

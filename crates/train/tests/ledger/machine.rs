@@ -142,7 +142,7 @@ impl Machine {
         self.0.borrow_mut().left = left;
     }
 
-    /// From now on only so many bytes can be written, or any number.
+    /// How many more bytes can be written; no limit if none is given.
     pub fn has_room_for(&self, bytes: Option<u64>) {
         self.0.borrow_mut().room = bytes;
     }

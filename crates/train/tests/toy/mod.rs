@@ -2,8 +2,11 @@
 //! inputs are centred over the group, so that a group's gradient is not the mean of its samples'.
 #![allow(dead_code)]
 
-use dpsgd_privacy::mechanism::{Length, Mechanism, Noise, PhaseConfig, RunConfig, Sampling};
-use dpsgd_train::{Charge, Model, Worker};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use dpsgd_privacy::mechanism::{Length, Mechanism, NoiseScale, PhaseConfig, RunConfig, Sampling};
+use dpsgd_train::{Charge, Form, Model, ModelError, Plan, RowSink, Worker};
 
 pub const INPUTS: usize = 50;
 pub const HIDDEN: usize = 41;
@@ -27,6 +30,7 @@ impl Test {
     }
 }
 
+#[derive(Clone)]
 pub struct Toy {
     pub inputs: Vec<[f64; INPUTS]>,
     pub targets: Vec<f64>,
@@ -35,6 +39,10 @@ pub struct Toy {
     pub broken: Vec<u32>,
     /// A sample whose gradient panics.
     pub panics_at: Option<u32>,
+    /// A sample whose gradient is an error.
+    pub fails_at: Option<u32>,
+    /// The groups of a chunk, if it delivers rows.
+    pub chunk: Option<usize>,
 }
 
 impl Toy {
@@ -46,6 +54,8 @@ impl Toy {
             centred: false,
             broken: Vec::new(),
             panics_at: None,
+            fails_at: None,
+            chunk: None,
         }
     }
 
@@ -96,13 +106,13 @@ impl Toy {
     }
 }
 
-pub struct ToyWorker<'a> {
-    toy: &'a Toy,
+pub struct ToyWorker {
+    toy: Arc<Toy>,
     weights: Vec<f32>,
 }
 
 impl Model for Toy {
-    type Worker<'a> = ToyWorker<'a>;
+    type Worker = ToyWorker;
 
     fn dimension(&self) -> usize {
         DIMENSION
@@ -116,43 +126,104 @@ impl Model for Toy {
         !self.centred
     }
 
-    fn worker(&self) -> ToyWorker<'_> {
-        ToyWorker { toy: self, weights: vec![f32::NAN; DIMENSION] }
+    fn form(&self) -> Form {
+        match self.chunk.and_then(NonZeroUsize::new) {
+            Some(chunk) => Form::Rows { chunk },
+            None => Form::Groups,
+        }
+    }
+
+    fn worker(self: &Arc<Self>, _group_size: usize) -> Result<ToyWorker, ModelError> {
+        Ok(ToyWorker { toy: self.clone(), weights: vec![f32::NAN; DIMENSION] })
     }
 }
 
-impl Worker for ToyWorker<'_> {
+impl Worker for ToyWorker {
     fn weights_mut(&mut self) -> &mut [f32] {
         &mut self.weights
     }
 
-    fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> f32 {
+    fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError> {
         if let Some(sample) = self.toy.panics_at {
             assert!(!group.contains(&sample), "the toy was told to fail");
+        }
+        if let Some(sample) = self.toy.fails_at
+            && group.contains(&sample)
+        {
+            let cause = std::io::Error::other(format!("sample {sample} is unreadable"));
+            return Err(ModelError::caused_by(cause));
         }
         let weights: Vec<f64> = self.weights.iter().map(|&w| f64::from(w)).collect();
         let (exact, loss) = self.toy.gradient(&weights, group);
         gradient.iter_mut().zip(&exact).for_each(|(g, &e)| *g = e as f32);
-        loss as f32
+        Ok(loss as f32)
+    }
+
+    /// Five stretches, as a framework with a tensor per parameter would write them, and two calls if there
+    /// are enough groups.
+    fn rows(&mut self, samples: &[u32], size: usize, sink: &mut RowSink<'_>) -> Result<(), ModelError> {
+        let widths = [INPUTS * HIDDEN - 3, 3, HIDDEN, 1, 1];
+        let groups: Vec<&[u32]> = samples.chunks_exact(size).collect();
+        let (first, second) = groups.split_at(groups.len() / 3);
+        let mut gradient = vec![0.0; DIMENSION];
+        for part in [first, second] {
+            let mut stretches = vec![Vec::new(); widths.len()];
+            let mut losses = Vec::new();
+            for group in part {
+                losses.push(self.gradient(group, &mut gradient)?);
+                let mut rest = &gradient[..];
+                for (stretch, width) in stretches.iter_mut().zip(widths) {
+                    stretch.extend_from_slice(&rest[..width]);
+                    rest = &rest[width..];
+                }
+            }
+            let stretches: Vec<&[f32]> = stretches.iter().map(|stretch| &stretch[..]).collect();
+            sink(&stretches, &losses);
+        }
+        Ok(())
     }
 }
 
 /// A ledger that only remembers.
-#[derive(Default)]
-pub struct Remember(pub Vec<u64>);
+#[derive(Clone)]
+pub struct Remember {
+    plan: Arc<Plan>,
+    spent: u64,
+    pub charged: Vec<u64>,
+}
+
+impl Remember {
+    pub fn new(plan: Plan) -> Self {
+        Self::at(plan, 0)
+    }
+
+    /// As if the rounds before `spent` had been charged.
+    pub fn at(plan: Plan, spent: u64) -> Self {
+        Self { plan: Arc::new(plan), spent, charged: Vec::new() }
+    }
+}
 
 impl Charge for Remember {
-    type Error = String;
+    type Error = std::io::Error;
 
-    fn charge(&mut self, round: u64) -> Result<(), String> {
-        self.0.push(round);
+    fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    fn charge(&mut self, round: u64) -> Result<(), std::io::Error> {
+        self.charged.push(round);
+        self.spent = self.spent.max(round + 1);
         Ok(())
     }
 }
 
 pub fn mechanism(sampling: Sampling, rounds: u64, sigma: f64, filtered: bool) -> Mechanism {
     let phase =
-        PhaseConfig { sampling, length: Length::Rounds(rounds), noise: Noise::Sigma(sigma), filtered };
+        PhaseConfig { sampling, length: Length::Rounds(rounds), noise: NoiseScale::Sigma(sigma), filtered };
     RunConfig::single(phase).check().unwrap()
 }
 

@@ -30,8 +30,9 @@ fn chi_square(found: &[(f64, f64)]) -> (f64, usize) {
     (sum, bins)
 }
 
-/// The law, bin by bin, against probabilities with 50 digits. χ² with k degrees of freedom exceeds k + 2√(k·x) + 2x with probability
-/// below e⁻ˣ (Laurent and Massart 2000): x = 15 is 3e-7 for each of the three deviations, below 1e-6 in all.
+/// The law, bin by bin, against probabilities with 50 digits. χ² with k degrees of freedom exceeds k +
+/// 2√(k·x) + 2x with probability below e⁻ˣ (Laurent and Massart 2000): x = 15 is 3e-7 for each of the three
+/// deviations, below 1e-6 in all.
 #[test]
 fn the_law_is_the_rounded_gaussian() {
     const DRAWS: usize = 4_000_000;
@@ -58,7 +59,8 @@ fn the_law_is_the_rounded_gaussian() {
     }
 }
 
-/// Far tails, the axes, the cells next to 0 and 1, and ordinary points: every value is that of 400 digits, whether double precision decides it or not.
+/// Far tails, the axes, the cells next to 0 and 1, and ordinary points: every value is that of 400 digits,
+/// whether double precision decides it or not.
 #[test]
 fn every_value_is_that_of_many_digits() {
     let (mut fast, mut slow, mut largest) = (0, 0, 0.0f64);
@@ -91,8 +93,8 @@ fn every_value_is_that_of_many_digits() {
     assert!(slow > 150 && fast > 100 && largest > 8.0, "{slow} {fast} {largest}");
 }
 
-/// The path that is rarely taken, taken for every number: the same whole numbers. And with a deviation for which it is taken often, so that
-/// both paths meet in one block.
+/// The path that is rarely taken, taken for every number: the same whole numbers. And with a deviation for
+/// which it is taken often, so that both paths meet in one block.
 #[test]
 fn both_paths_agree() {
     let randomness = Randomness::from_seed(12, 0);
@@ -120,11 +122,12 @@ fn both_paths_agree() {
     }
 }
 
-/// A number that no finite precision decides: D·R·cos in the middle of two whole numbers to 1e-25. The first bits leave it open, further bits on either
-/// side of the middle lead to the two neighbours.
+/// A number that no finite precision decides: D·R·cos in the middle of two whole numbers to 1e-25. The first
+/// bits leave it open, further bits on either side of the middle lead to the two neighbours.
 #[test]
 fn further_bits_decide_what_the_first_leave_open() {
-    // cos 0 = 1 and R for this U₁; D puts R·D at 1000.5 to double precision, and the cell of U₁ spans the middle.
+    // cos 0 = 1 and R for this U₁; D puts R·D at 1000.5 to double precision, and the cell of U₁ spans the
+    // middle.
     let first = (0x2345_6789_abcd_ef01_u64, 0_u64);
     let u = (first.0 as f64 + 0.5) / 2f64.powi(64);
     let radius = (-2.0 * u.ln()).sqrt();
@@ -162,7 +165,8 @@ fn the_grid_costs_little_and_is_counted() {
     }
 }
 
-/// What leaves is a whole number of steps, the sum's nearest one plus the noise; a sum far outside the range is cut.
+/// What leaves is a whole number of steps, the sum's nearest one plus the noise; a sum far outside the range
+/// is cut.
 #[test]
 fn the_noised_sum_is_on_the_grid() {
     let randomness = Randomness::from_seed(13, 0);
