@@ -24,7 +24,7 @@ pub fn thresholds(mut pilot: Vec<f64>) -> Vec<f64> {
 #[derive(Clone, Debug)]
 pub struct Counts {
     thresholds: Vec<f64>,
-    /// For D and for D': the number of trials with exactly so many thresholds below their statistic.
+    /// For D and for D': the number of trials by the number of thresholds below their statistic.
     places: [Vec<u64>; 2],
 }
 
@@ -60,7 +60,7 @@ impl Counts {
 
 /// The errors of the attack at one threshold.
 #[derive(Clone, Copy, Debug)]
-pub struct Point {
+pub struct AttackPoint {
     /// It accuses above this log-likelihood ratio.
     pub threshold: f64,
     /// False alarms: trials on D' that were accused.
@@ -77,7 +77,7 @@ pub struct Point {
     pub claimed_there: f64,
 }
 
-impl Point {
+impl AttackPoint {
     /// Whether the attack is better than the claim allows, beyond chance.
     ///
     /// # Guarantee
@@ -107,7 +107,7 @@ pub struct Attack {
     /// Whose guarantee is compared with it: the same, or A₁'s where nothing is claimed about A₀.
     pub claim: Adversary,
     /// One for each threshold.
-    pub points: Vec<Point>,
+    pub points: Vec<AttackPoint>,
     /// (α, f(α)) of the claim.
     pub curve: Vec<(f64, f64)>,
     /// At least this µ leaks, and the µ of the claim at that same false-alarm rate.
@@ -131,7 +131,7 @@ impl Attack {
         for (&threshold, &(false_alarms, misses)) in counts.thresholds.iter().zip(&errors) {
             let (alpha, beta) = (share(false_alarms, without), share(misses, with));
             let (claimed, claimed_there) = (claim.beta(alpha.1.upper), claim.beta(alpha.0));
-            points.push(Point { threshold, false_alarms, misses, alpha, beta, claimed, claimed_there });
+            points.push(AttackPoint { threshold, false_alarms, misses, alpha, beta, claimed, claimed_there });
         }
         let (mut mu, mut closest, mut epsilon) = ((0.0, 0.0), (0.0, 1.0), 0.0_f64);
         for point in &points {
@@ -164,7 +164,7 @@ impl Attack {
 
     /// Whether it is better than the claim allows.
     pub fn contradicts(&self) -> bool {
-        self.points.iter().any(Point::contradicts)
+        self.points.iter().any(AttackPoint::contradicts)
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_a_point_proves() {
-        let point = Point {
+        let point = AttackPoint {
             threshold: 0.0,
             false_alarms: 0,
             misses: 0,

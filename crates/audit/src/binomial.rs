@@ -1,8 +1,8 @@
 //! Exact binomial tails, and the confidence limits of Clopper and Pearson (Biometrika 26, 1934) made of them.
 //!
 //! Probabilities of single counts come from Loader's saddle-point form ("Fast and accurate computation of
-//! binomial probabilities", 2000), in which nothing large cancels, and tails are sums of positive terms from there
-//! outwards; so a tail keeps a relative error far below 1e-9 however small it is.
+//! binomial probabilities", 2000), in which nothing large cancels, and tails are sums of positive terms from
+//! there outwards; so a tail keeps a relative error far below 1e-9 however small it is.
 
 use std::f64::consts::PI;
 
@@ -92,8 +92,8 @@ fn outwards(k: u64, n: u64, p: f64) -> f64 {
 /// independent trials succeeded.
 ///
 /// # Guarantee
-/// Pr[p > p⁺(k)] ≤ `level` whatever p is (Clopper and Pearson): p⁺ solves Pr[Binomial(n, p⁺) ≤ k] = `level`, and
-/// the end of the bisection on the safe side is returned.
+/// Pr[p > p⁺(k)] ≤ `level` whatever p is (Clopper and Pearson): p⁺ solves Pr[Binomial(n, p⁺) ≤ k] = `level`,
+/// and the end of the bisection on the safe side is returned.
 pub fn upper_limit(k: u64, n: u64, level: f64) -> f64 {
     if k >= n {
         return 1.0;

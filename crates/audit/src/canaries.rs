@@ -1,8 +1,10 @@
-//! Canaries in a real training run: samples whose gradient is one long coordinate, which nobody else uses on purpose.
+//! Canaries in a real training run: samples whose gradient is one long coordinate, which nobody else uses on
+//! purpose.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use dpsgd_train::{Model, Worker};
+use dpsgd_train::{Model, ModelError, Worker};
 
 /// A canary: its coordinate and its form.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,24 +16,21 @@ pub struct Canary {
 }
 
 /// A model some of whose samples are canaries; the others are what they were.
-pub struct Canaried<'a, M> {
-    model: &'a M,
+pub struct Canaried<M> {
+    model: Arc<M>,
     canaries: HashMap<u32, Canary>,
 }
 
-impl<'a, M: Model> Canaried<'a, M> {
+impl<M: Model> Canaried<M> {
     /// The samples named in `canaries` are canaries. Coordinates are below the model's dimension.
-    pub fn new(model: &'a M, canaries: HashMap<u32, Canary>) -> Self {
+    pub fn new(model: Arc<M>, canaries: HashMap<u32, Canary>) -> Self {
         debug_assert!(canaries.values().all(|canary| canary.coordinate < model.dimension()));
         Self { model, canaries }
     }
 }
 
-impl<'a, M: Model> Model for Canaried<'a, M> {
-    type Worker<'w>
-        = CanariedWorker<'w, M>
-    where
-        Self: 'w;
+impl<M: Model> Model for Canaried<M> {
+    type Worker = CanariedWorker<M>;
 
     fn dimension(&self) -> usize {
         self.model.dimension()
@@ -45,32 +44,45 @@ impl<'a, M: Model> Model for Canaried<'a, M> {
         self.model.separable()
     }
 
-    fn worker(&self) -> CanariedWorker<'_, M> {
-        CanariedWorker {
-            worker: self.model.worker(),
-            canaries: &self.canaries,
+    fn is_random(&self) -> bool {
+        self.model.is_random()
+    }
+
+    fn worker(self: &Arc<Self>, group_size: usize) -> Result<CanariedWorker<M>, ModelError> {
+        Ok(CanariedWorker {
+            worker: self.model.worker(group_size)?,
+            model: self.clone(),
+            seeds: Vec::new(),
             others: Vec::new(),
             gradient: Vec::new(),
-        }
+        })
     }
 }
 
 /// The state of one thread.
-pub struct CanariedWorker<'w, M: Model + 'w> {
-    worker: M::Worker<'w>,
-    canaries: &'w HashMap<u32, Canary>,
+pub struct CanariedWorker<M: Model> {
+    worker: M::Worker,
+    model: Arc<Canaried<M>>,
+    /// Those of the groups of the next call; none if the model is not random.
+    seeds: Vec<u64>,
     others: Vec<u32>,
     gradient: Vec<f32>,
 }
 
-impl<'w, M: Model> Worker for CanariedWorker<'w, M> {
+impl<M: Model> Worker for CanariedWorker<M> {
     fn weights_mut(&mut self) -> &mut [f32] {
         self.worker.weights_mut()
     }
 
-    fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> f32 {
+    fn seed(&mut self, seeds: &[u64]) {
+        self.seeds.clear();
+        self.seeds.extend_from_slice(seeds);
+        self.worker.seed(seeds);
+    }
+
+    fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError> {
         self.others.clear();
-        self.others.extend(group.iter().filter(|sample| !self.canaries.contains_key(sample)));
+        self.others.extend(group.iter().filter(|sample| !self.model.canaries.contains_key(sample)));
         if self.others.len() == group.len() {
             return self.worker.gradient(group, gradient);
         }
@@ -80,13 +92,13 @@ impl<'w, M: Model> Worker for CanariedWorker<'w, M> {
             gradient.fill(0.0);
         } else {
             let part = self.others.len() as f32 * share;
-            loss = part * self.worker.gradient(&self.others, gradient);
+            loss = part * self.worker.gradient(&self.others, gradient)?;
             gradient.iter_mut().for_each(|value| *value *= part);
         }
-        for canary in group.iter().filter_map(|sample| self.canaries.get(sample)) {
+        for canary in group.iter().filter_map(|sample| self.model.canaries.get(sample)) {
             gradient[canary.coordinate] += share * canary.value;
         }
-        loss
+        Ok(loss)
     }
 
     fn add_scaled(
@@ -95,22 +107,28 @@ impl<'w, M: Model> Worker for CanariedWorker<'w, M> {
         size: usize,
         scale: &mut dyn FnMut(f32) -> f32,
         sum: &mut [f32],
-    ) -> f32 {
+    ) -> Result<f32, ModelError> {
         let mut losses = 0.0;
         let mut rest = samples;
         while !rest.is_empty() {
+            if let Some(seeds) = self.seeds.get((samples.len() - rest.len()) / size..) {
+                self.worker.seed(seeds);
+            }
             // As many groups without a canary as there are, the fast way.
-            let held = |group: &[u32]| group.iter().any(|sample| self.canaries.contains_key(sample));
+            let held = |group: &[u32]| group.iter().any(|sample| self.model.canaries.contains_key(sample));
             let free = rest.chunks(size).take_while(|group| !held(group)).map(<[u32]>::len).sum::<usize>();
             let (plain, others) = rest.split_at(free);
             if !plain.is_empty() {
-                losses += self.worker.add_scaled(plain, size, scale, sum);
+                losses += self.worker.add_scaled(plain, size, scale, sum)?;
             }
             let (group, others) = others.split_at(size.min(others.len()));
             if !group.is_empty() {
+                if let Some(seeds) = self.seeds.get((samples.len() - others.len() - group.len()) / size..) {
+                    self.worker.seed(seeds);
+                }
                 let mut gradient = std::mem::take(&mut self.gradient);
                 gradient.resize(sum.len(), 0.0);
-                losses += self.gradient(group, &mut gradient);
+                losses += self.gradient(group, &mut gradient)?;
                 let factor = scale(dpsgd_train::clip::norm(&gradient) as f32);
                 if factor != 0.0 {
                     sum.iter_mut().zip(&gradient).for_each(|(sum, g)| *sum += factor * g);
@@ -119,7 +137,7 @@ impl<'w, M: Model> Worker for CanariedWorker<'w, M> {
             }
             rest = others;
         }
-        losses
+        Ok(losses)
     }
 }
 
@@ -131,15 +149,15 @@ mod tests {
     struct Plain;
 
     impl Model for Plain {
-        type Worker<'a> = Plain;
+        type Worker = Plain;
         fn dimension(&self) -> usize {
             3
         }
         fn samples(&self) -> usize {
             10
         }
-        fn worker(&self) -> Plain {
-            Plain
+        fn worker(self: &Arc<Self>, _group_size: usize) -> Result<Plain, ModelError> {
+            Ok(Plain)
         }
     }
 
@@ -147,10 +165,10 @@ mod tests {
         fn weights_mut(&mut self) -> &mut [f32] {
             &mut []
         }
-        fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> f32 {
+        fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError> {
             let mean = group.iter().sum::<u32>() as f32 / group.len() as f32;
             gradient.copy_from_slice(&[mean, 1.0, 0.0]);
-            1.0
+            Ok(1.0)
         }
     }
 
@@ -160,8 +178,8 @@ mod tests {
             (2, Canary { coordinate: 2, value: 8.0 }),
             (5, Canary { coordinate: 0, value: -4.0 }),
         ]);
-        let model = Canaried::new(&Plain, canaries);
-        let mut worker = model.worker();
+        let model = Arc::new(Canaried::new(Arc::new(Plain), canaries));
+        let mut worker = model.worker(2).unwrap();
         let mut gradient = vec![0.0; 3];
         for (group, expected) in [
             (vec![1, 3], [2.0, 1.0, 0.0]),
@@ -169,17 +187,17 @@ mod tests {
             (vec![2, 4], [2.0, 0.5, 4.0]),
             (vec![5, 2], [-2.0, 0.0, 4.0]),
         ] {
-            worker.gradient(&group, &mut gradient);
+            worker.gradient(&group, &mut gradient).unwrap();
             assert_eq!(gradient, expected, "{group:?}");
         }
         // In groups of one and of two, with the norm of every group in order, as without the fast way.
         for size in [1, 2] {
             let samples = [1, 3, 2, 4, 5, 2, 6, 7];
             let (mut sum, mut norms) = (vec![0.0; 3], Vec::new());
-            worker.add_scaled(&samples, size, &mut |norm| (norms.push(norm), 0.5).1, &mut sum);
+            worker.add_scaled(&samples, size, &mut |norm| (norms.push(norm), 0.5).1, &mut sum).unwrap();
             let mut expected = [0.0; 3];
             for (group, norm) in samples.chunks(size).zip(&norms) {
-                worker.gradient(group, &mut gradient);
+                worker.gradient(group, &mut gradient).unwrap();
                 assert_eq!(*norm, dpsgd_train::clip::norm(&gradient) as f32);
                 expected.iter_mut().zip(&gradient).for_each(|(sum, g)| *sum += 0.5 * g);
             }

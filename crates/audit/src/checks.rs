@@ -1,17 +1,19 @@
 //! The named checks: what a trade-off curve alone would show late or not at all.
 
 mod clipping;
-mod groups;
+pub(crate) mod groups;
 mod ledger;
 mod noise;
 mod same_key;
 mod sampling;
+mod threads;
 
 pub use clipping::clipping;
 pub use groups::groups;
 pub use ledger::ledger;
 pub use noise::{independence, noise};
 pub use sampling::{filter, sampling};
+pub use threads::threads;
 
 /// What a check says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub struct Check {
     pub verdict: Verdict,
     /// The figures, or the first thing that is wrong.
     pub detail: String,
-    /// The probability with which it fails on a right implementation, at most.
+    /// The probability with which it fails at most, on a correct implementation.
     pub level: f64,
 }
 

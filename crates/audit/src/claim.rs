@@ -11,9 +11,9 @@ const SMALLEST: f64 = 1e-5;
 /// A lower bound of the claimed f.
 ///
 /// # Guarantee
-/// f is at or above every line 1 − δ(ε) − e^ε·α and, being symmetric, e^{−ε}·(1 − δ(ε) − α), with the certified
-/// upper end of δ. [`Claim::beta`] is the highest of some of them: never above f, and some parts in 10⁴ below it, so
-/// what contradicts it contradicts the claim.
+/// f is at or above every line 1 − δ(ε) − e^ε·α and, being symmetric, e^{−ε}·(1 − δ(ε) − α), with the
+/// certified upper end of δ. [`Claim::beta`] is the highest of some of them: never above f, and some parts in
+/// 10⁴ below it, so what contradicts it contradicts the claim.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Against whom.
@@ -56,7 +56,7 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
-    use dpsgd_privacy::mechanism::{Length, Noise, PhaseConfig, RunConfig, Sampling};
+    use dpsgd_privacy::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig, Sampling};
 
     use super::*;
 
@@ -69,7 +69,7 @@ mod tests {
             let phase = PhaseConfig {
                 sampling,
                 length: Length::Rounds(20),
-                noise: Noise::Sigma(0.8),
+                noise: NoiseScale::Sigma(0.8),
                 filtered: false,
             };
             let run = RunConfig { differing: 2, ..RunConfig::single(phase) };

@@ -2,9 +2,10 @@
 //!
 //! # Guarantee
 //! A right implementation is contradicted, by any part of the audit together, with probability at most
-//! [`WHOLE`]: half of it is divided evenly among the confidence limits of all attacks (thresholds × two error rates
-//! × adversaries), half among the named checks, and every check divides its share among all that it compares
-//! (Bonferroni). Every limit is an exact binomial one or a proved tail bound; none is a normal approximation.
+//! [`WHOLE`]: half of it is divided evenly among the confidence limits of all attacks (thresholds × two error
+//! rates × adversaries), half among the named checks, and every check divides its share among all that it
+//! compares (Bonferroni). Every limit is an exact binomial one or a proved tail bound; none is a normal
+//! approximation.
 
 /// The false-alarm rate of the whole audit.
 pub const WHOLE: f64 = 1e-6;

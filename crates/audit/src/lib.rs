@@ -1,20 +1,22 @@
 //! Attacks the trainer and compares what it finds with what is claimed about it.
 //!
 //! The production sampler, clip, noise and rounds ([`dpsgd_train::Trainer`]) run many times on worst-case
-//! neighbouring data; the best test of each adversary tells the two data sets apart as well as it can, and its error
-//! rates are compared with the claimed trade-off function. Named checks look at the parts one by one.
+//! neighbouring data; the best test of each adversary tells the two data sets apart as well as it can, and
+//! its error rates are compared with the claimed trade-off function. Named checks look at the parts one by
+//! one.
 //!
 //! # Guarantee
 //!
-//! A right implementation is contradicted with probability at most [`level::WHOLE`] = 1e-6 for the whole audit. What
-//! is not contradicted is not thereby proved: see `docs/theory.md`, "What the audit can and cannot show".
+//! A right implementation is contradicted with probability at most [`level::WHOLE`] = 1e-6 for the whole
+//! audit. What is not contradicted is not thereby proved: see `docs/theory.md`, "What the audit can and
+//! cannot show".
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`mechanism`] | the audit of a plan |
 //! | [`pair`] | the worst-case neighbouring data |
 //! | [`shortened`] | the run that is short enough to be repeated |
-//! | [`scale`] | how much noise there has to be |
+//! | [`promised`] | how much noise there has to be |
 //! | [`trial`] | one run of it |
 //! | [`likelihood`] | what the adversaries make of a run |
 //! | [`claim`] | the claimed trade-off function, by its supporting lines |
@@ -22,8 +24,9 @@
 //! | [`tally`], [`checks`] | the named checks |
 //! | [`binomial`] | exact tails and confidence limits |
 //! | [`level`] | how the false-alarm rate is divided |
-//! | [`canaries`], [`one_run`] | canaries in one training run, and what they prove |
+//! | [`canaries`], [`one_run`], [`recursion`] | canaries in one training run, and what they prove |
 
+mod asked;
 pub mod attack;
 pub mod binomial;
 pub mod canaries;
@@ -35,27 +38,37 @@ pub mod mechanism;
 pub mod one_run;
 pub mod pair;
 pub mod probe;
-pub mod scale;
+pub mod promised;
+pub mod recursion;
 pub mod shortened;
 pub mod tally;
 pub mod trial;
 
-pub use attack::{Attack, Point};
+pub use attack::{Attack, AttackPoint};
 pub use checks::{Check, Verdict};
-pub use mechanism::{Audit, Effort, Options, audit};
+pub use mechanism::{Audit, Effort, Options, audit, audit_against, audit_phases};
+pub use trial::Server;
+
+use std::convert::Infallible;
 
 use dpsgd_privacy::PrivacyError;
 use dpsgd_privacy::mechanism::MechanismError;
 use dpsgd_train::ledger::LedgerError;
-use dpsgd_train::{NoEntropy, PlanError, TrainerError};
+use dpsgd_train::{NoEntropy, PlanError, RoundError, TrainerError};
 
 /// Why a plan was not audited.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// Several phases.
-    #[error("the run has {0} phases: audit them one by one, each as a run of its own")]
+    #[error("the run has {0} phases: audit them one by one, each as a run of its own (`audit_phases`)")]
     Phases(usize),
+    /// An algorithm of the user's own that adds something where no sample has a gradient.
+    #[error(
+        "the inner algorithm {0} moves coordinates in which every gradient is zero: the audit reads the \
+         noise off such coordinates, so it cannot run on this algorithm"
+    )]
+    MovesWithoutGradient(String),
     /// Too few trials to say anything.
     #[error("trials = {given}: at least {least} on each of the two data sets (fewer cannot show anything)")]
     Trials {
@@ -74,8 +87,8 @@ pub enum AuditError {
     #[error(transparent)]
     Trainer(#[from] TrainerError),
     /// A round was not performed.
-    #[error("{0}")]
-    Round(String),
+    #[error(transparent)]
+    Round(#[from] RoundError<Infallible>),
     /// The claim could not be computed.
     #[error(transparent)]
     Claim(#[from] PrivacyError),

@@ -1,12 +1,12 @@
 //! What an adversary makes of a run: the log-likelihood ratio of D against D'.
 //!
-//! Given that k groups of a round were hit, the noised sum on the line u, in units of C and relative to a round
-//! without canaries, is N(up·k, (2σ)²) for D and N(−down·k, (2σ)²) for D'. A₁ knows every k; A₀ knows their law.
-//! By Neyman and Pearson the best test compares the ratio with a threshold; any other statistic would be valid too
-//! and only weaker, so nothing here can make the audit claim too much.
+//! Given that k groups of a round were hit, the noised sum on the line u, in units of C and relative to a
+//! round without canaries, is N(up·k, (2σ)²) for D and N(−down·k, (2σ)²) for D'. A₁ knows every k; A₀ knows
+//! their law. By Neyman and Pearson the best test compares the ratio with a threshold; any other statistic
+//! would be valid too and only weaker, so nothing here can make the audit claim too much.
 
 use dpsgd_privacy::exposure::RoundLaw;
-use dpsgd_privacy::mechanism::{Mechanism, Phase, Sampling};
+use dpsgd_privacy::mechanism::{EpochDraw, FixedSizes, Independent, Mechanism, Phase};
 
 use crate::pair::Pair;
 
@@ -33,10 +33,24 @@ pub struct Likelihood {
 enum Blind {
     /// Rounds are independent: q_k.
     Rounds(Vec<f64>),
-    /// One canary, at most once in each epoch of so many rounds: the chance of one round, and ½ if filtered.
-    Epochs { rounds: usize, chance: f64, kept: f64 },
-    /// Several canaries in shuffled epochs: no attack of A₀ is made.
-    Unknown,
+    /// In each epoch the canaries have places in a permutation, which is cut into rounds of groups.
+    Permutation(Permutation),
+    /// In each epoch of `rounds` rounds every canary draws one of them, or one of as many `silent` ones,
+    /// independently of the others; `ln` of the factorials of 0 to g.
+    Allocation { rounds: usize, silent: usize, ln_factorials: Vec<f64> },
+}
+
+/// The places of g canaries in a permutation that is cut into rounds of m groups of s.
+#[derive(Clone, Debug)]
+struct Permutation {
+    rounds: usize,
+    /// m·s, the places of a round.
+    batch: u64,
+    /// N − B·m·s, the places that no round uses.
+    left_over: u64,
+    /// `ways[j][h]`: ln of the number of ways to put j canaries into the places of a round such that h groups
+    /// have one and are kept. (With a filter it is the expected number.)
+    ways: Vec<Vec<f64>>,
 }
 
 impl Likelihood {
@@ -65,10 +79,9 @@ impl Likelihood {
         run.iter().map(ratio).sum()
     }
 
-    /// The best statistic of A₀, where it is computed.
-    pub fn blind(&self, run: &[Seen]) -> Option<f64> {
+    /// The best statistic of A₀.
+    pub fn blind(&self, run: &[Seen]) -> f64 {
         match &self.blind {
-            Blind::Unknown => None,
             Blind::Rounds(law) => {
                 let round = |seen: &Seen| {
                     let mixed = |shift: f64| {
@@ -78,46 +91,147 @@ impl Likelihood {
                     };
                     mixed(self.up) - mixed(-self.down)
                 };
-                Some(run.iter().map(round).sum())
+                run.iter().map(round).sum()
             }
-            Blind::Epochs { rounds, chance, kept } => {
+            Blind::Permutation(places) => {
                 let epoch = |epoch: &[Seen]| {
-                    let missed = 1.0 - chance * kept * epoch.len() as f64;
-                    let mixed = |shift: f64| {
-                        let terms = epoch.iter().map(|seen| (chance * kept, self.shifted(shift, seen.y)));
-                        ln_mean(std::iter::once((missed.max(0.0), 0.0)).chain(terms))
-                    };
+                    let mixed = |unit: f64| self.permuted(epoch, places, unit);
                     mixed(self.up) - mixed(-self.down)
                 };
-                Some(run.chunks(*rounds).map(epoch).sum())
+                run.chunks(places.rounds).map(epoch).sum()
+            }
+            Blind::Allocation { rounds, silent, ln_factorials } => {
+                let epoch = |epoch: &[Seen]| {
+                    let silent = silent + rounds - epoch.len();
+                    let mixed = |unit: f64| self.allocated(epoch, silent, ln_factorials, unit);
+                    mixed(self.up) - mixed(-self.down)
+                };
+                run.chunks(*rounds).map(epoch).sum()
             }
         }
     }
 
-    /// Whether A₀ attacks.
-    pub fn attacks_blind(&self) -> bool {
-        !matches!(self.blind, Blind::Unknown)
+    /// ln of the density of a shuffled epoch over that of silence, up to a constant.
+    ///
+    /// All choices of g places out of N are equally likely. Let r_b(h) be the ratio for h hit groups in round b,
+    /// and W(j, h) the ways to put j canaries into a round so that h groups have one. The mixture is the
+    /// coefficient of x^g in (1 + x)^(N − Bms)·Π_b Σ_j x^j Σ_h W(j, h)·r_b(h), divided by a constant. The
+    /// places of rounds that a broken-off last epoch lacks are silent, as those that are left over.
+    fn permuted(&self, epoch: &[Seen], places: &Permutation, unit: f64) -> f64 {
+        let silent = places.left_over + (places.rounds - epoch.len()) as u64 * places.batch;
+        let mut coefficients: Vec<f64> =
+            (0..places.ways.len()).map(|k| ln_choose(silent, k as u64)).collect();
+        for seen in epoch {
+            let of = |ways: &Vec<f64>| {
+                let terms = ways.iter().enumerate();
+                ln_mean(terms.map(|(h, ways)| (1.0, ways + self.shifted(unit * h as f64, seen.y))))
+            };
+            let round: Vec<f64> = places.ways.iter().map(of).collect();
+            multiply(&mut coefficients, &round);
+        }
+        coefficients.last().copied().unwrap_or(0.0)
+    }
+
+    /// ln of the density of an allocated epoch over that of silence, up to a constant.
+    ///
+    /// Let r_b(k) be that ratio for k canaries in round b. The mixture over all allocations is g!/B^g times
+    /// the sum of Π_b r_b(k_b)/k_b! over all (k_1, …, k_B) that add up to g, which is the coefficient of x^g
+    /// in Π_b Σ_k x^k·r_b(k)/k!. In `silent` further rounds (those that a broken-off last epoch lacks, and
+    /// those that stand for a filter) r_b = 1.
+    fn allocated(&self, epoch: &[Seen], silent: usize, ln_factorials: &[f64], unit: f64) -> f64 {
+        let silent = (silent as f64).ln();
+        let of_silent = |(k, ln): (usize, &f64)| if k == 0 { 0.0 } else { k as f64 * silent - ln };
+        let mut coefficients: Vec<f64> = ln_factorials.iter().enumerate().map(of_silent).collect();
+        for seen in epoch {
+            let round: Vec<f64> = ln_factorials
+                .iter()
+                .enumerate()
+                .map(|(k, ln)| self.shifted(unit * k as f64, seen.y) - ln)
+                .collect();
+            multiply(&mut coefficients, &round);
+        }
+        coefficients.last().copied().unwrap_or(0.0)
     }
 }
 
 impl Blind {
     fn of(mechanism: &Mechanism, phase: &Phase) -> Self {
-        match phase.sampling() {
-            Sampling::Shuffle { .. } if mechanism.differing() > 1 => Blind::Unknown,
-            Sampling::Shuffle { samples, groups, group_size } => Blind::Epochs {
-                rounds: phase.sampling().rounds_per_epoch() as usize,
-                chance: (groups * group_size) as f64 / samples as f64,
-                kept: if phase.filtered() { 0.5 } else { 1.0 },
+        match phase.sampling().independent() {
+            // In cells, several canaries that share one count as one: where that happens, this is not quite
+            // the best statistic.
+            Independent::Epochs(EpochDraw::Allocation { rounds, .. }) => Blind::Allocation {
+                rounds: rounds as usize,
+                // A filter drops a canary as often as it keeps it: as many silent rounds again.
+                silent: if phase.filtered() { rounds as usize } else { 0 },
+                ln_factorials: (0..=mechanism.differing()).scan(0.0, ln_factorial).collect(),
             },
-            _ => Blind::Rounds(RoundLaw::of_phase(mechanism, phase).mass().to_vec()),
+            Independent::Epochs(EpochDraw::Permutation(sizes)) => {
+                let rounds = phase.sampling().rounds_per_epoch() as usize;
+                Blind::Permutation(Permutation::new(sizes, rounds, mechanism.differing(), phase.filtered()))
+            }
+            Independent::Rounds => Blind::Rounds(RoundLaw::of_phase(mechanism, phase).mass().to_vec()),
         }
     }
+}
+
+impl Permutation {
+    fn new(sizes: FixedSizes, rounds: usize, differing: u64, filtered: bool) -> Self {
+        let count = differing as usize + 1;
+        // ln of the coefficients of (1 + x)^s − 1: the ways to hit one group with j canaries.
+        let one: Vec<f64> = (0..count)
+            .map(|j| if j == 0 { f64::NEG_INFINITY } else { ln_choose(sizes.group_size, j as u64) })
+            .collect();
+        let mut ways = vec![vec![f64::NEG_INFINITY; count]; count];
+        // Those of its h-th power: the ways to hit each of h groups.
+        let mut power = vec![f64::NEG_INFINITY; count];
+        power[0] = 0.0;
+        for h in 0..count {
+            for (j, ways) in ways.iter_mut().enumerate() {
+                ways[h] = ln_choose(sizes.groups, h as u64) + power[j];
+            }
+            multiply(&mut power, &one);
+        }
+        if filtered {
+            for ways in &mut ways {
+                let kept = |k: usize| {
+                    let of = |h: usize| ways[h] + ln_choose(h as u64, k as u64) - h as f64 * 2f64.ln();
+                    ln_mean((k..count).map(|h| (1.0, of(h))))
+                };
+                *ways = (0..count).map(kept).collect();
+            }
+        }
+        let batch = sizes.batch();
+        Self { rounds, batch, left_over: sizes.samples - rounds as u64 * batch, ways }
+    }
+}
+
+/// ln of the binomial coefficient; −∞ where it is 0.
+fn ln_choose(n: u64, k: u64) -> f64 {
+    if k > n { f64::NEG_INFINITY } else { (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum() }
+}
+
+/// Multiplies two polynomials that are given by the logarithms of their coefficients, as far as the first goes.
+fn multiply(coefficients: &mut [f64], by: &[f64]) {
+    // From the highest down: a coefficient needs the old ones below it.
+    for t in (0..coefficients.len()).rev() {
+        let (old, by) = (&coefficients[..=t], &by[..=t]);
+        coefficients[t] = ln_mean(old.iter().zip(by.iter().rev()).map(|(a, b)| (1.0, a + b)));
+    }
+}
+
+/// ln k!, from ln (k − 1)!.
+fn ln_factorial(last: &mut f64, k: u64) -> Option<f64> {
+    *last += (k.max(1) as f64).ln();
+    Some(*last)
 }
 
 /// ln Σ q·e^x over pairs (q, x), without overflow.
 fn ln_mean(terms: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let most =
         terms.clone().filter(|term| term.0 > 0.0).fold(f64::NEG_INFINITY, |most, term| most.max(term.1));
+    if most == f64::NEG_INFINITY {
+        return most;
+    }
     most + terms.filter(|term| term.0 > 0.0).map(|(q, x)| q * (x - most).exp()).sum::<f64>().ln()
 }
 
@@ -146,9 +260,10 @@ mod tests {
             };
             (mixed(2.0) / mixed(-0.5)).ln()
         });
-        assert!((rounds.blind(&run).unwrap() - blind.sum::<f64>()).abs() < 1e-12);
+        assert!((rounds.blind(&run) - blind.sum::<f64>()).abs() < 1e-12);
         // Epochs of two rounds: the canary is in the first, in the second or left out.
-        let epochs = likelihood(Blind::Epochs { rounds: 2, chance: 0.4, kept: 0.5 });
+        let sizes = FixedSizes { samples: 5, groups: 1, group_size: 2 };
+        let epochs = likelihood(Blind::Permutation(Permutation::new(sizes, 2, 1, true)));
         let both = |epoch: &[Seen], a: f64, b: f64| density(epoch[0].y, a, 1.2) * density(epoch[1].y, b, 1.2);
         let expected: f64 = run
             .chunks(2)
@@ -159,7 +274,85 @@ mod tests {
                 (mixed(2.0) / mixed(-0.5)).ln()
             })
             .sum();
-        assert!((epochs.blind(&run).unwrap() - expected).abs() < 1e-12);
+        assert!((epochs.blind(&run) - expected).abs() < 1e-12);
+    }
+
+    /// Every choice of places for the canaries, one after the other, with and without a filter, also where the
+    /// run ends within an epoch.
+    #[test]
+    fn the_mixture_of_all_permutations() {
+        let density = |x: f64, mean: f64| (-0.5 * ((x - mean) / 1.2).powi(2)).exp();
+        let run: Vec<Seen> = [0.3, -1.4, 2.0, 0.1, 1.1].map(|y| Seen { y, hit: 0 }).to_vec();
+        for (samples, groups, group_size, rounds, differing, filtered) in [
+            (5, 1, 2, 2usize, 1u64, false),
+            (7, 3, 1, 2, 2, false),
+            (8, 2, 2, 2, 3, false),
+            (9, 2, 2, 2, 2, true),
+            (13, 2, 2, 3, 4, false),
+            (13, 1, 4, 3, 3, true),
+        ] {
+            let mixed = |epoch: &[Seen], unit: f64| -> f64 {
+                let mut sum = 0.0;
+                for places in (0u32..1 << samples).filter(|set| u64::from(set.count_ones()) == differing) {
+                    let batch = groups * group_size;
+                    let mut product = 1.0;
+                    for (b, seen) in epoch.iter().enumerate() {
+                        let first = b as u64 * batch;
+                        let hit = |group: u64| {
+                            let begin = first + group * group_size;
+                            (begin..begin + group_size).any(|place| places >> place & 1 == 1)
+                        };
+                        let hits = (0..groups).filter(|&group| hit(group)).count() as u32;
+                        // Each hit group is kept by a coin of its own.
+                        let kept = |k: u32| {
+                            let coins = (0u32..1 << hits).filter(|set| set.count_ones() == k).count();
+                            coins as f64 / f64::from(1u32 << hits)
+                        };
+                        product *= match filtered {
+                            false => density(seen.y, unit * f64::from(hits)),
+                            true => (0..=hits).map(|k| kept(k) * density(seen.y, unit * f64::from(k))).sum(),
+                        };
+                    }
+                    sum += product;
+                }
+                sum
+            };
+            let expected: f64 =
+                run.chunks(rounds).map(|epoch| (mixed(epoch, 2.0) / mixed(epoch, -0.5)).ln()).sum();
+            let sizes = FixedSizes { samples, groups, group_size };
+            let blind = Blind::Permutation(Permutation::new(sizes, rounds, differing, filtered));
+            let given = Likelihood { up: 2.0, down: 0.5, variance: 1.44, blind }.blind(&run);
+            let what = (samples, groups, group_size, rounds, differing, filtered);
+            assert!((given - expected).abs() < 1e-11, "{what:?}: {given} {expected}");
+        }
+    }
+
+    /// Every canary in every round, one allocation after the other, also where the run ends within an epoch.
+    #[test]
+    fn the_mixture_of_all_allocations() {
+        let density = |x: f64, mean: f64| (-0.5 * ((x - mean) / 1.2).powi(2)).exp();
+        let run: Vec<Seen> = [0.3, -1.4, 2.0, 0.1, 1.1, -0.7, 0.9, 2.2].map(|y| Seen { y, hit: 0 }).to_vec();
+        for (differing, rounds) in [(1, 1usize), (1, 3), (1, 5), (2, 3), (3, 2), (3, 5), (2, 8)] {
+            let allocations = rounds.pow(differing);
+            let mixed = |epoch: &[Seen], unit: f64| -> f64 {
+                let of = |mut code: usize| {
+                    let mut hits = vec![0.0; rounds];
+                    for _ in 0..differing {
+                        hits[code % rounds] += 1.0;
+                        code /= rounds;
+                    }
+                    epoch.iter().zip(hits).map(|(seen, k)| density(seen.y, unit * k)).product::<f64>()
+                };
+                (0..allocations).map(of).sum()
+            };
+            let expected: f64 =
+                run.chunks(rounds).map(|epoch| (mixed(epoch, 2.0) / mixed(epoch, -0.5)).ln()).sum();
+            let ln_factorials = (0..=u64::from(differing)).scan(0.0, ln_factorial).collect();
+            let blind = Blind::Allocation { rounds, silent: 0, ln_factorials };
+            let likelihood = Likelihood { up: 2.0, down: 0.5, variance: 1.44, blind };
+            let given = likelihood.blind(&run);
+            assert!((given - expected).abs() < 1e-12, "{differing} {rounds}: {given} {expected}");
+        }
     }
 
     #[test]
@@ -167,6 +360,9 @@ mod tests {
         let law = vec![0.9, 0.1];
         let likelihood = Likelihood { up: 2.0, down: 0.0, variance: 0.01, blind: Blind::Rounds(law) };
         let run = [Seen { y: 50.0, hit: 1 }];
-        assert!(likelihood.known(&run).is_finite() && likelihood.blind(&run).unwrap().is_finite());
+        assert!(likelihood.known(&run).is_finite() && likelihood.blind(&run).is_finite());
+        let blind = Blind::Allocation { rounds: 2, silent: 0, ln_factorials: vec![0.0, 0.0] };
+        let allocated = Likelihood { blind, ..likelihood };
+        assert!(allocated.blind(&[run[0], run[0], run[0]]).is_finite());
     }
 }

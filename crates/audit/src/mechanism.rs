@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dpsgd_privacy::mechanism::Mechanism;
+use dpsgd_privacy::mechanism::{Mechanism, PhaseConfig, RunConfig};
 use dpsgd_privacy::{Adversary, normal};
 use dpsgd_train::{Plan, PlanConfig};
 use rayon::prelude::*;
@@ -14,14 +14,14 @@ use crate::claim::Claim;
 use crate::level;
 use crate::shortened::Shortened;
 use crate::tally::Tally;
-use crate::trial::{Scratch, Trials};
+use crate::trial::{Scratch, Server, Trials};
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effort {
-    /// So many trials on each of the two data sets.
+    /// This many trials on each of the two data sets.
     Trials(u64),
-    /// About so long.
+    /// This long, the fewest trials excepted: the clock ends them, however slow they turn out to be.
     Time(Duration),
 }
 
@@ -46,7 +46,7 @@ const MOST: u64 = 5_000_000;
 const PILOT: u64 = 1000;
 /// Keys of the pilot and of measuring the time are not those of trials that count.
 const ASIDE: (u64, u64) = (1 << 60, 1 << 61);
-/// The work is cut into so many pieces whatever the threads are, so that sums do not depend on them.
+/// The work is cut into this many pieces whatever the threads, so that sums do not depend on them.
 const PIECES: u64 = 64;
 
 /// What an audit found.
@@ -56,7 +56,7 @@ pub struct Audit {
     pub configured: Mechanism,
     /// The mechanism that was run, and that the claims below are for.
     pub audited: Mechanism,
-    /// N of the data that were run, which a Poisson mechanism does not say.
+    /// N of the data that were run, which a mechanism with Poisson or allocated batches does not say.
     pub samples: usize,
     /// The data in a sentence.
     pub data: String,
@@ -66,8 +66,6 @@ pub struct Audit {
     pub delta: f64,
     /// The attacks, A₁ first.
     pub attacks: Vec<Attack>,
-    /// Why an adversary did not attack.
-    pub left_out: Option<String>,
     /// The named checks.
     pub checks: Vec<Check>,
     /// How long the trials took.
@@ -90,19 +88,33 @@ impl Audit {
 ///
 /// # Guarantee
 /// If the trainer does what the plan says, [`Audit::contradicts`] is true with probability at most
-/// [`level::WHOLE`]. The number of trials and all thresholds are fixed before the first trial that counts; trials are
-/// independent, each with a key of its own.
+/// [`level::WHOLE`]. The thresholds are fixed before the first trial that counts; trials are independent, each
+/// with a key of its own. Their number is fixed before as well, or is where the clock ends them: nobody looks at
+/// an outcome before the last trial.
 pub fn audit(plan: &Plan, options: &Options) -> Result<Audit, AuditError> {
+    audit_against(plan, options, Server::Silent)
+}
+
+/// [`audit`] of a client whose global models come from a server, which may be an adversary.
+///
+/// # Guarantee
+/// That of [`audit`]. The claim is the same: models are a function of what an observer of the updates knows, so
+/// the guarantee of Algorithm 1 does not depend on who chooses them.
+pub fn audit_against(plan: &Plan, options: &Options, server: Server) -> Result<Audit, AuditError> {
+    let began = Instant::now();
     let mechanism = plan.mechanism();
     if mechanism.phases().len() > 1 {
         return Err(AuditError::Phases(mechanism.phases().len()));
     }
     let config = plan.config();
-    let expected = plan.divisor(&mechanism.phases()[0]);
+    let expected = plan.divisor(&plan.position(0));
     let shorten = |mu: f64| Ok::<_, AuditError>(Shortened::of(mechanism, expected, mu)?);
-    let begin = |mu: f64| Trials::new(shorten(mu)?, config, options.seed);
-    let (trials, count) = match options.effort {
-        Effort::Trials(count) => (begin(2.5)?, count),
+    if let Some(name) = checks::groups::moves_without_gradient(config, &shorten(1.0)?)? {
+        return Err(AuditError::MovesWithoutGradient(name));
+    }
+    let begin = |mu: f64| Trials::new(shorten(mu)?, config, options.seed, server);
+    let (trials, count, pilot) = match options.effort {
+        Effort::Trials(count) => (begin(2.5)?, count, PILOT),
         Effort::Time(time) => {
             let round = time_of_round(&begin(1.0)?, options.threads)?;
             let all = time.as_secs_f64() / round;
@@ -119,42 +131,46 @@ pub fn audit(plan: &Plan, options: &Options) -> Result<Audit, AuditError> {
                 Some((_, short)) => short,
                 None => shorten(2.0)?,
             };
+            // A tenth of the time for the pilot.
+            let pilot = (count(short.rounds()) / 5).clamp(FEWEST, PILOT);
             let count = count(short.rounds()).clamp(10 * FEWEST, MOST);
-            (Trials::new(short, config, options.seed)?, count)
+            (Trials::new(short, config, options.seed, server)?, count, pilot)
         }
     };
     if count < FEWEST {
         return Err(AuditError::Trials { given: count, least: FEWEST });
     }
-    let began = Instant::now();
-    let pilot = pieces(options.threads, 0..PILOT.min(count), |range| {
+    let pilot = pieces(options.threads, 0..pilot.min(count), |range| {
         let (mut scratch, mut tally) = (Scratch::default(), Tally::new(trials.short.samples));
         range
             .map(|number| trials.run(ASIDE.0 + number, &mut scratch, &mut tally))
             .collect::<Result<Vec<_>, _>>()
     })?;
     let known = thresholds(pilot.iter().flatten().map(|statistics| statistics.known).collect());
-    let blind = thresholds(pilot.iter().flatten().filter_map(|statistics| statistics.blind).collect());
+    let blind = thresholds(pilot.iter().flatten().map(|statistics| statistics.blind).collect());
     let empty = Sums {
         tally: Tally::new(trials.short.samples),
         known: Counts::new(known),
         blind: Counts::new(blind),
     };
-    let parts = pieces(options.threads, 0..2 * count, |range| {
+    let piece = |range: std::ops::Range<u64>| {
         let (mut scratch, mut sums) = (Scratch::default(), empty.clone());
         for number in range {
             let statistics = trials.run(number, &mut scratch, &mut sums.tally)?;
             sums.known.see(number.is_multiple_of(2), statistics.known);
-            if let Some(statistic) = statistics.blind {
-                sums.blind.see(number.is_multiple_of(2), statistic);
-            }
+            sums.blind.see(number.is_multiple_of(2), statistics.blind);
         }
         Ok(sums)
-    })?;
-    let mut sums = empty;
-    parts.iter().for_each(|part| sums.merge(part));
-    let wall = began.elapsed();
-    let (attacks, left_out) = attacks(&trials, &sums, options.delta)?;
+    };
+    let mut sums = empty.clone();
+    let mut done = 0;
+    while done < 2 * count && !(done >= 2 * FEWEST && options.effort.is_over(began)) {
+        let end = (done + options.effort.batch(count)).min(2 * count);
+        pieces(options.threads, done..end, piece)?.iter().for_each(|part| sums.merge(part));
+        done = end;
+    }
+    let (count, wall) = (done / 2, began.elapsed());
+    let attacks = attacks(&trials, &sums, options.delta)?;
     let short = &trials.short;
     Ok(Audit {
         configured: mechanism.clone(),
@@ -164,10 +180,44 @@ pub fn audit(plan: &Plan, options: &Options) -> Result<Audit, AuditError> {
         trials: count,
         delta: options.delta,
         attacks,
-        left_out,
         checks: named_checks(config, short, &sums.tally, options.delta)?,
         wall,
     })
+}
+
+impl Effort {
+    fn is_over(self, began: Instant) -> bool {
+        matches!(self, Effort::Time(time) if began.elapsed() >= time)
+    }
+
+    /// The trials between two looks at the clock, of `count` on each of the two data sets; an even number.
+    fn batch(self, count: u64) -> u64 {
+        match self {
+            Effort::Trials(_) => 2 * count,
+            Effort::Time(_) => 2 * (count / 100).max(FEWEST / 2),
+        }
+    }
+}
+
+/// Audits every phase of a plan as a run of its own, each for an equal part of the time.
+///
+/// # Guarantee
+/// That of [`audit`] for each phase: with several phases a right implementation is contradicted with
+/// probability at most their number times [`level::WHOLE`]. What happens between two phases is not looked at.
+pub fn audit_phases(plan: &Plan, options: &Options) -> Result<Vec<Audit>, AuditError> {
+    let config = plan.config();
+    let run = config.mechanism.config();
+    let phases = run.phases.len();
+    let effort = match options.effort {
+        Effort::Time(time) => Effort::Time(time / phases as u32),
+        Effort::Trials(count) => Effort::Trials(count),
+    };
+    let alone = |(phase, divisor): (&PhaseConfig, &Option<f64>)| {
+        let mechanism = RunConfig { phases: vec![*phase], ..run.clone() }.check()?;
+        let config = PlanConfig { mechanism, divisors: vec![*divisor], ..config.clone() };
+        audit(&config.check()?, &Options { effort, ..*options })
+    };
+    run.phases.iter().zip(&config.divisors).map(alone).collect()
 }
 
 /// What the trials of a thread add up to.
@@ -186,7 +236,7 @@ impl Sums {
     }
 }
 
-/// Runs the numbers of a range in pieces, on so many threads; one thread is the caller's own.
+/// Runs the numbers of a range in pieces, on several threads; one thread is the caller's own.
 fn pieces<T: Send>(
     threads: usize,
     range: std::ops::Range<u64>,
@@ -223,27 +273,22 @@ fn time_of_round(trials: &Trials, threads: usize) -> Result<f64, AuditError> {
     }
 }
 
-/// By which share n trials fall short of the µ of a Gaussian mechanism, about: twice the limit's distance in α,
-/// in units of µ.
+/// By which share n trials fall short of the µ of a Gaussian mechanism, about: twice the limit's distance in
+/// α, in units of µ.
 fn expected_slack(mu: f64, n: u64) -> f64 {
     let distance = -normal::quantile(level::of_limit());
     let alpha = normal::cdf(-0.5 * mu);
     2.0 * distance * (alpha * (1.0 - alpha) / n as f64).sqrt() / (normal::density(0.5 * mu) * mu)
 }
 
-fn attacks(trials: &Trials, sums: &Sums, delta: f64) -> Result<(Vec<Attack>, Option<String>), AuditError> {
+fn attacks(trials: &Trials, sums: &Sums, delta: f64) -> Result<Vec<Attack>, AuditError> {
     let mechanism = &trials.short.mechanism;
     let known = Claim::of(mechanism, Adversary::A1, delta)?;
     let mut attacks = vec![Attack::new(Adversary::A1, &known, &sums.known, delta)];
-    if !trials.likelihood.attacks_blind() {
-        let why = "A₀ does not attack: for several canaries in shuffled epochs its best test is not computed; what it \
-                   could find A₁ finds too";
-        return Ok((attacks, Some(why.to_string())));
-    }
     // What holds for A₁ holds for A₀.
     let blind = Claim::of(mechanism, Adversary::A0, delta).unwrap_or(known);
     attacks.push(Attack::new(Adversary::A0, &blind, &sums.blind, delta));
-    Ok((attacks, None))
+    Ok(attacks)
 }
 
 fn named_checks(
@@ -259,6 +304,7 @@ fn named_checks(
         checks::filter(short, tally),
         checks::clipping(config, short)?,
         checks::groups(config, short)?,
+        checks::threads(config, short)?,
         checks::ledger(config, short, delta)?,
     ])
 }

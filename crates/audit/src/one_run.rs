@@ -1,12 +1,14 @@
-//! What one training run with many canaries proves about its privacy (Steinke, Nasr and Jagielski, "Privacy auditing with one (1)
-//! training run", 2023), for (ε, δ) and for trade-off functions.
+//! What one training run with many canaries proves about its privacy (Steinke, Nasr and Jagielski, "Privacy
+//! auditing with one (1) training run", 2023, and [`recursion`]), for (ε, δ) and for
+//! trade-off functions.
 //!
-//! Every canary takes one of two forms, by a fair coin of its own: S_i = ±1. Which of the two is a substitution of one sample. The auditor sees what
-//! the run released and guesses some of the S_i. A private run does not let it guess well.
+//! Every canary takes one of two forms, by a fair coin of its own: S_i = ±1. Which of the two is a
+//! substitution of one sample. The auditor sees what the run released and guesses some of the S_i. A private
+//! run does not let it guess well.
 
-use dpsgd_privacy::gaussian;
+use dpsgd_privacy::normal;
 
-use crate::binomial;
+use crate::{binomial, recursion};
 
 /// The outcome of an audit: of `canaries` coins, `guesses` were guessed and `correct` of them rightly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +22,12 @@ pub struct Guesses {
 }
 
 impl Guesses {
-    /// The probability of at least so many right guesses if the run is (ε, δ)-private, at most.
+    /// The probability of at least this many right guesses if the run is (ε, δ)-private, at most.
     ///
     /// # Guarantee
-    /// Theorem 5.2 of the paper above: with q = e^ε/(1 + e^ε) and W ~ Binomial(r, q) it is at most
-    /// P[W ≥ v] + 2nδ·max_{i ≥ 1} P[v > W ≥ v − i]/i. The theorem speaks of coins that decide between two data sets, each pair of them neighbours;
-    /// here they are neighbours by substitution.
+    /// Theorem 5.2 of the paper above: with q = e^ε/(1 + e^ε) and W ~ Binomial(r, q) it is at most P[W ≥ v] +
+    /// 2nδ·max_{i ≥ 1} P[v > W ≥ v − i]/i. The theorem speaks of coins that decide between two data sets,
+    /// each pair of them neighbours; here they are neighbours by substitution.
     pub fn p_value(&self, epsilon: f64, delta: f64) -> f64 {
         let Self { canaries, guesses, correct } = *self;
         let q = 1.0 / (1.0 + (-epsilon).exp());
@@ -33,7 +35,8 @@ impl Guesses {
         let beta = binomial::at_least(v, guesses, q);
         let (mut alpha, mut below) = (0.0f64, 0.0);
         for i in 1..=v {
-            // Below the most likely count the terms fall: one that is far below an average raises none any more.
+            // Below the most likely count the terms fall: one that is far below an average raises none any
+            // more.
             let term = binomial::probability(v - i, guesses, q);
             below += term;
             alpha = alpha.max(below / i as f64);
@@ -45,24 +48,29 @@ impl Guesses {
         ((beta + 2.0 * canaries as f64 * delta * alpha) * (1.0 + 1e-9)).min(1.0)
     }
 
-    /// The largest ε for which (ε, δ)-privacy is refuted at this level (1 − confidence); 0 if none is.
+    /// The largest ε for which (ε, δ)-privacy is refuted at this level (1 − confidence); 0 if none is. Two
+    /// bounds of one probability are compared with the level, Theorem 5.2 and the recursion: each holds, so the
+    /// smaller does.
     pub fn epsilon(&self, delta: f64, level: f64) -> f64 {
-        largest(50.0, |epsilon| self.p_value(epsilon, delta) <= level)
+        largest(50.0, |epsilon| {
+            // f(1 − y) of (ε, δ)-privacy.
+            let inverse = |y: f64| {
+                let (steep, flat) = (1.0 - delta - epsilon.exp() * (1.0 - y), (-epsilon).exp() * (y - delta));
+                steep.max(flat).max(0.0)
+            };
+            self.p_value(epsilon, delta) <= level || recursion::refuted(self, level, inverse)
+        })
     }
 
-    /// The probability of at least so many right guesses if the run is G_µ-private, at most: a G_µ-private run is (ε, δ)-private for every
-    /// ε with the δ of G_µ, and the same probability is below each of the bounds, so it is below the smallest.
-    pub fn p_value_of_mu(&self, mu: f64) -> f64 {
-        let bound = |i: u32| {
-            let epsilon = 0.05 * f64::from(i) * (mu + mu * mu).max(0.02);
-            self.p_value(epsilon, gaussian::delta(mu, epsilon))
-        };
-        (0..=120).map(bound).fold(1.0, f64::min)
-    }
-
-    /// The largest µ for which Gaussian privacy is refuted at this level; 0 if none is.
+    /// The largest µ for which Gaussian privacy is refuted at this level; 0 if none is. See
+    /// [`recursion::refuted`].
     pub fn mu(&self, level: f64) -> f64 {
-        largest(20.0, |mu| self.p_value_of_mu(mu) <= level)
+        let refuted = |mu: f64| {
+            // f(1 − y) of G_µ; rounding takes some parts in 10¹⁵.
+            let inverse = |y: f64| normal::cdf(normal::quantile(y) - mu) * (1.0 - 1e-12);
+            recursion::refuted(self, level, inverse)
+        };
+        largest(20.0, refuted)
     }
 }
 
@@ -79,7 +87,8 @@ fn largest(most: f64, refuted: impl Fn(f64) -> bool) -> f64 {
     yes
 }
 
-/// The guesses of an auditor who says +1 for the highest scores, −1 for the lowest, as many of each, and nothing about the rest.
+/// The guesses of an auditor who says +1 for the highest scores, −1 for the lowest, as many of each, and
+/// nothing about the rest.
 pub fn guess(scores: &[f64], coins: &[bool], guesses: usize) -> Guesses {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
@@ -91,8 +100,9 @@ pub fn guess(scores: &[f64], coins: &[bool], guesses: usize) -> Guesses {
 
 /// The likelihood ratio of a gradient canary's two forms, for an auditor who sees every update and no batch.
 ///
-/// In a round that draws the canary, with probability `rate`, its coordinate of Ū/C is 1 or `other` beside what the other samples add; that is
-/// smooth in time and estimated from the rounds around it. The score need not be exact for the bounds to hold, only good.
+/// In a round that draws the canary, with probability `rate`, its coordinate of Ū/C is 1 or `other` beside
+/// what the other samples add; that is smooth in time and estimated from the rounds around it. The score need
+/// not be exact for the bounds to hold, only good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// How likely a round draws a sample.
@@ -138,7 +148,7 @@ pub struct Proved {
     pub epsilon: f64,
     /// µ at least.
     pub mu: f64,
-    /// The guesses behind ε.
+    /// The guesses that prove ε.
     pub by: Guesses,
 }
 
@@ -148,8 +158,9 @@ pub const SHARES: [f64; 5] = [1.0, 0.5, 0.25, 0.1, 0.04];
 /// What scores prove with probability `confidence`.
 ///
 /// # Guarantee
-/// If the run is (ε, δ)-private, or G_µ-private, for the substitution between a canary's two forms, the stated ε and µ are above
-/// the true ones with probability at most 1 − confidence: every share of [`SHARES`] is tested at a fifth of it, for ε and for µ at a half of that.
+/// If the run is (ε, δ)-private, or G_µ-private, for the substitution between a canary's two forms, the
+/// stated ε and µ are above the true ones with probability at most 1 − confidence: every share of [`SHARES`]
+/// is tested at a fifth of it, for ε and for µ at a half of that.
 pub fn prove(scores: &[f64], coins: &[bool], delta: f64, confidence: f64) -> Proved {
     let level = (1.0 - confidence) / SHARES.len() as f64 / 2.0;
     let mut best: Option<Proved> = None;
@@ -169,6 +180,7 @@ pub fn prove(scores: &[f64], coins: &[bool], delta: f64, confidence: f64) -> Pro
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dpsgd_privacy::gaussian;
     use dpsgd_train::{Purpose, Randomness, noise};
 
     /// The values of the program in the paper's appendix, with SciPy's binomial law.
@@ -199,9 +211,11 @@ mod tests {
         }
     }
 
-    /// A Gaussian mechanism on every canary by itself, which is G_µ-private for each: what is proved stays below the truth. Twelve audits with a
-    /// confidence of 0.9999: false-alarm rate 1.2e-3 by the theorem, with a fixed seed. And where it is neither tiny nor so large that every guess is right, they prove at least a quarter of µ. (More confidence proves
-    /// nothing at this δ: the theorem's bound is never below 2nδ/v.)
+    /// A Gaussian mechanism on every canary by itself, which is G_µ-private for each: what is proved stays
+    /// below the truth. Twelve audits with a confidence of 0.9999: false-alarm rate 1.2e-3 by the theorem,
+    /// with a fixed seed. And where it is neither tiny nor so large that every guess is right, they prove at
+    /// least a quarter of µ. (More confidence proves nothing at this δ: the theorem's bound is never below
+    /// 2nδ/v.)
     #[test]
     fn never_above_the_truth_and_not_far_below() {
         let randomness = Randomness::from_seed(31, 0);

@@ -5,18 +5,19 @@
 //! | neighbours, sampler | canary in D | canary in D' | all others | a hit group moves U by |
 //! |---|---|---|---|---|
 //! | substitute, fixed size | +u | −u | −u | 2C |
-//! | substitute, filter or Poisson | +u | −u | 0 | 2C |
-//! | add-remove (Poisson) | +u | 0 (is not there) | 0 | C |
+//! | substitute, filter, Poisson or allocation, also in cells | +u | −u | 0 | 2C |
+//! | add-remove (Poisson, allocation, also in cells) | +u | 0 (is not there) | 0 | C |
 //!
-//! In the first row the samples that are not drawn look like D', which is what makes the draw itself hardest to
-//! hide (the pair for which C_{ms/N}(G_{1/σ}) is attained). Where the number of groups is random the others must
-//! be silent, or they would be noise.
+//! In the first row the samples that are not drawn look like D', which is what makes the draw itself hardest
+//! to hide (the pair for which C_{ms/N}(G_{1/σ}) is attained). Where the number of groups is random the
+//! others must be silent, or they would be noise; so must they be in cells, some of which are empty. (A
+//! sample added to a cell may move it by 2C, which is what is claimed; these data show half of that.)
 //!
-//! A sample that is not there and a sample with gradient zero add the same to U, so D' may keep its place in the
-//! data.
+//! A sample that is not there and a sample with gradient zero add the same to U, so D' may keep its place in
+//! the data.
 
-use dpsgd_privacy::mechanism::{Mechanism, Neighbours, Sampling};
-use dpsgd_train::{GroupResult, Inner, PlanConfig, Rule};
+use dpsgd_privacy::mechanism::{Mechanism, Neighbours};
+use dpsgd_train::{InnerAlgorithm, PlanConfig, Rule};
 
 /// Which of the two data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +52,10 @@ impl Pair {
     /// The pair for a mechanism and an algorithm with groups of `group_size`.
     pub fn new(mechanism: &Mechanism, config: &PlanConfig, group_size: u64) -> Self {
         let phase = &mechanism.phases()[0];
-        let fixed = !matches!(phase.sampling(), Sampling::Poisson { .. }) && !phase.filtered();
-        // A bounded step shows how often and not how much: then a canary cannot outweigh the others of its group.
-        let bounded = config.inner.algorithms().iter().any(|inner| {
-            let adaptive =
-                matches!(inner, Inner::Adam { .. } | Inner::AdaGrad { .. } | Inner::RmsProp { .. });
-            adaptive && config.result == GroupResult::ModelDifference
-        });
+        let fixed = phase.sampling().sizes().is_some() && !phase.independent_groups();
+        // A bounded step shows how often and not how much: then a canary cannot outweigh the others of its
+        // group.
+        let bounded = config.inner.algorithms().iter().any(|inner| inner.is_bounded(config.result));
         let loud = fixed && (!bounded || group_size == 1) && mechanism.neighbours() == Neighbours::Substitute;
         let (up, down, others) = match (mechanism.neighbours(), loud) {
             (Neighbours::AddRemove, _) => (1.0, 0.0, 0.0),
@@ -68,8 +66,8 @@ impl Pair {
             Rule::FollowUpdate { highest, .. } => highest,
             _ => config.clipping.start,
         };
-        // A mean over the group, and the others of the group against it, must leave far more than C; the square
-        // of it must be a single-precision number.
+        // A mean over the group, and the others of the group against it, must leave far more than C; the
+        // square of it must be a single-precision number.
         let canary = (1000.0 * bound * group_size as f64).min(1e18);
         Self {
             canaries: mechanism.differing() as u32,

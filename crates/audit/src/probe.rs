@@ -1,50 +1,45 @@
-//! A model whose gradients the audit chooses, and that writes down which samples the trainer asked it about.
+//! A model whose gradients the audit chooses, and that records which samples the trainer asked it about.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use dpsgd_train::{Model, Worker, clip};
+use dpsgd_train::{Model, ModelError, Worker, clip};
+
+use crate::asked::{self, Asked};
 
 /// A model of N samples, the gradient of each a function of the sample and of w.
 ///
-/// What the trainer asks for is written down sample by sample. With one thread these are the samples of a round
-/// in their order, group after group, whichever way the trainer takes: whole groups, parts of large ones, or one
-/// sample at a time. So what an adversary who knows the sampling knows is taken from the production path itself.
+/// What the trainer asks for is recorded sample by sample. With one thread these are the samples of a round
+/// in their order, group after group, whichever way the trainer takes: whole groups, parts of large ones, or
+/// one sample at a time. So what an adversary who knows the sampling knows comes from the production path
+/// itself.
 pub struct Probe<F> {
     dimension: usize,
     samples: usize,
     gradient: F,
-    asked: Mutex<Vec<u32>>,
 }
 
-impl<F: Fn(u32, &[f32], &mut [f32]) + Sync> Probe<F> {
+impl<F: Fn(u32, &[f32], &mut [f32]) + Send + Sync + 'static> Probe<F> {
     /// `gradient(i, w, sum)` adds the gradient of sample i at w to `sum`.
-    pub fn new(dimension: usize, samples: usize, gradient: F) -> Self {
-        Self { dimension, samples, gradient, asked: Mutex::new(Vec::new()) }
+    pub fn new(dimension: usize, samples: usize, gradient: F) -> Arc<Self> {
+        asked::take(&mut Asked::default());
+        Arc::new(Self { dimension, samples, gradient })
     }
 
-    fn asked(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The samples asked about since the last call, into `samples`.
-    pub fn take_asked(&self, samples: &mut Vec<u32>) {
-        samples.clear();
-        samples.append(&mut self.asked());
+    /// The samples used on this thread since the last call, into `asked`.
+    pub fn take_asked(&self, asked: &mut Asked) {
+        asked::take(asked);
     }
 }
 
 /// What one thread needs.
-pub struct ProbeWorker<'a, F> {
-    probe: &'a Probe<F>,
+pub struct ProbeWorker<F> {
+    probe: Arc<Probe<F>>,
     weights: Vec<f32>,
     gradient: Vec<f32>,
 }
 
-impl<F: Fn(u32, &[f32], &mut [f32]) + Sync> Model for Probe<F> {
-    type Worker<'a>
-        = ProbeWorker<'a, F>
-    where
-        F: 'a;
+impl<F: Fn(u32, &[f32], &mut [f32]) + Send + Sync + 'static> Model for Probe<F> {
+    type Worker = ProbeWorker<F>;
 
     fn dimension(&self) -> usize {
         self.dimension
@@ -54,13 +49,13 @@ impl<F: Fn(u32, &[f32], &mut [f32]) + Sync> Model for Probe<F> {
         self.samples
     }
 
-    fn worker(&self) -> ProbeWorker<'_, F> {
+    fn worker(self: &Arc<Self>, _group_size: usize) -> Result<ProbeWorker<F>, ModelError> {
         let zero = || vec![0.0; self.dimension];
-        ProbeWorker { probe: self, weights: zero(), gradient: zero() }
+        Ok(ProbeWorker { probe: self.clone(), weights: zero(), gradient: zero() })
     }
 }
 
-impl<F: Fn(u32, &[f32], &mut [f32])> ProbeWorker<'_, F> {
+impl<F: Fn(u32, &[f32], &mut [f32])> ProbeWorker<F> {
     fn mean(&self, group: &[u32], gradient: &mut [f32]) {
         gradient.fill(0.0);
         for &sample in group {
@@ -71,15 +66,15 @@ impl<F: Fn(u32, &[f32], &mut [f32])> ProbeWorker<'_, F> {
     }
 }
 
-impl<F: Fn(u32, &[f32], &mut [f32]) + Sync> Worker for ProbeWorker<'_, F> {
+impl<F: Fn(u32, &[f32], &mut [f32]) + Send + Sync + 'static> Worker for ProbeWorker<F> {
     fn weights_mut(&mut self) -> &mut [f32] {
         &mut self.weights
     }
 
-    fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> f32 {
-        self.probe.asked().extend_from_slice(group);
+    fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError> {
+        asked::record(group);
         self.mean(group, gradient);
-        0.0
+        Ok(0.0)
     }
 
     fn add_scaled(
@@ -88,8 +83,8 @@ impl<F: Fn(u32, &[f32], &mut [f32]) + Sync> Worker for ProbeWorker<'_, F> {
         size: usize,
         scale: &mut dyn FnMut(f32) -> f32,
         sum: &mut [f32],
-    ) -> f32 {
-        self.probe.asked().extend_from_slice(samples);
+    ) -> Result<f32, ModelError> {
+        asked::record(samples);
         let mut gradient = std::mem::take(&mut self.gradient);
         for group in samples.chunks_exact(size) {
             self.mean(group, &mut gradient);
@@ -99,17 +94,6 @@ impl<F: Fn(u32, &[f32], &mut [f32]) + Sync> Worker for ProbeWorker<'_, F> {
             }
         }
         self.gradient = gradient;
-        0.0
-    }
-}
-
-/// A ledger that permits everything: what the ledger does is audited by itself.
-pub struct Permit;
-
-impl dpsgd_train::Charge for Permit {
-    type Error = std::convert::Infallible;
-
-    fn charge(&mut self, _round: u64) -> Result<(), Self::Error> {
-        Ok(())
+        Ok(0.0)
     }
 }

@@ -48,7 +48,7 @@ pub struct Tally {
     pub repeated: u64,
     /// Rounds.
     pub rounds: u64,
-    /// Epochs begun (for shuffling).
+    /// Epochs begun (for shuffling and allocation).
     pub epochs: u64,
     /// How often each sample was used.
     pub used: Vec<u64>,
@@ -56,7 +56,7 @@ pub struct Tally {
     pub groups: u64,
     /// Rounds whose number of groups was impossible.
     pub misshapen: u64,
-    /// Samples used twice where once is the most: in a round, or in an epoch of shuffling.
+    /// Samples used twice where once is the most: in a round, or in an epoch of shuffling or allocation.
     pub twice: u64,
     /// Rounds with k hit groups.
     pub hits: Vec<u64>,
@@ -64,14 +64,19 @@ pub struct Tally {
     pub hit_pairs: (u64, u64),
     /// c² of every run.
     pub exposure: BTreeMap<u64, u64>,
-    /// c² of every whole epoch of shuffling.
+    /// c² of every whole epoch of shuffling or allocation.
     pub epoch_exposure: BTreeMap<u64, u64>,
-    /// Of the pairs of epochs 2i and 2i+1: how many there are, and how often sample 0 was in the same round of both.
+    /// Of the pairs of epochs 2i and 2i+1: how many there are, and how often sample 0 was in the same round
+    /// of both.
     pub same_round: (u64, u64),
+    /// For every round of a whole epoch: in how many epochs it used sample 0.
+    pub places: Vec<u64>,
+    /// For every round of an epoch: how often it used which number of samples.
+    pub sizes: Vec<BTreeMap<u64, u64>>,
 }
 
 impl Tally {
-    /// Nothing yet, of so many samples.
+    /// Nothing yet, of `samples` samples.
     pub fn new(samples: usize) -> Self {
         Self {
             bins: [0; EDGES + 1],
@@ -90,6 +95,8 @@ impl Tally {
             exposure: BTreeMap::new(),
             epoch_exposure: BTreeMap::new(),
             same_round: (0, 0),
+            places: Vec::new(),
+            sizes: Vec::new(),
         }
     }
 
@@ -117,6 +124,24 @@ impl Tally {
         self.repeated += keys.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
     }
 
+    /// The round of a whole epoch in which sample 0 was used.
+    pub fn see_place(&mut self, round_of_epoch: u64) {
+        let round = round_of_epoch as usize;
+        if self.places.len() <= round {
+            self.places.resize(round + 1, 0);
+        }
+        self.places[round] += 1;
+    }
+
+    /// How many samples a round of an epoch used.
+    pub fn see_size(&mut self, round_of_epoch: u64, samples: u64) {
+        let round = round_of_epoch as usize;
+        if self.sizes.len() <= round {
+            self.sizes.resize(round + 1, BTreeMap::new());
+        }
+        *self.sizes[round].entry(samples).or_default() += 1;
+    }
+
     /// How many groups of the next round were hit.
     pub fn see_hits(&mut self, hit: u32) {
         if self.hits.len() <= hit as usize {
@@ -142,19 +167,20 @@ impl Tally {
         self.groups += other.groups;
         self.misshapen += other.misshapen;
         self.twice += other.twice;
-        if self.hits.len() < other.hits.len() {
-            self.hits.resize(other.hits.len(), 0);
+        for (mine, theirs) in [(&mut self.hits, &other.hits), (&mut self.places, &other.places)] {
+            mine.resize(mine.len().max(theirs.len()), 0);
+            add(mine, theirs);
         }
-        add(&mut self.hits, &other.hits);
         let pairs =
             |mine: &mut (u64, u64), theirs: (u64, u64)| *mine = (mine.0 + theirs.0, mine.1 + theirs.1);
         pairs(&mut self.hit_pairs, other.hit_pairs);
         pairs(&mut self.same_round, other.same_round);
-        for (mine, theirs) in
-            [(&mut self.exposure, &other.exposure), (&mut self.epoch_exposure, &other.epoch_exposure)]
-        {
-            for (square, count) in theirs {
-                *mine.entry(*square).or_default() += count;
+        self.sizes.resize(self.sizes.len().max(other.sizes.len()), BTreeMap::new());
+        let tables =
+            [(&mut self.exposure, &other.exposure), (&mut self.epoch_exposure, &other.epoch_exposure)];
+        for (mine, theirs) in tables.into_iter().chain(self.sizes.iter_mut().zip(&other.sizes)) {
+            for (value, count) in theirs {
+                *mine.entry(*value).or_default() += count;
             }
         }
     }

@@ -1,15 +1,30 @@
 //! One trial: a whole run of the production code on one of the two data sets, with a fresh key.
 
-use dpsgd_privacy::mechanism::Sampling;
-use dpsgd_train::{Plan, PlanConfig, Randomness, Trainer, clip};
+use std::sync::Arc;
+
+use dpsgd_privacy::mechanism::{BatchSize, Draw};
+use dpsgd_train::{Plan, PlanConfig, Randomness, Trainer, Unrecorded, clip};
 
 use crate::AuditError;
+use crate::asked::{Asked, watched};
 use crate::likelihood::{Likelihood, Seen};
 use crate::pair::{FREE, Pair, Side};
-use crate::probe::{Permit, Probe};
-use crate::scale::Scale;
+use crate::probe::Probe;
+use crate::promised::PromisedNoise;
 use crate::shortened::Shortened;
 use crate::tally::Tally;
+
+/// Who hands the trainer global models while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Server {
+    /// Nobody.
+    #[default]
+    Silent,
+    /// An adversary. Before every round it chooses ŵ from all updates it has seen, so as to turn the gradients
+    /// of that round around or not; while the groups are computed it sends the opposite model, which must change
+    /// nothing but where the update is subtracted.
+    Adversarial,
+}
 
 /// What every trial of an audit has in common.
 #[derive(Debug)]
@@ -20,8 +35,9 @@ pub struct Trials {
     pub pair: Pair,
     /// What the adversaries compute.
     pub likelihood: Likelihood,
-    plan: Plan,
+    plan: Arc<Plan>,
     seed: Option<u64>,
+    server: Server,
 }
 
 /// What the adversaries make of a run.
@@ -29,8 +45,8 @@ pub struct Trials {
 pub struct Statistics {
     /// Of A₁.
     pub known: f64,
-    /// Of A₀, where it attacks.
-    pub blind: Option<f64>,
+    /// Of A₀.
+    pub blind: f64,
 }
 
 /// What a thread keeps from one trial to the next.
@@ -38,21 +54,27 @@ pub struct Statistics {
 pub struct Scratch {
     run: Vec<Seen>,
     noise: Vec<[f64; FREE]>,
-    asked: Vec<u32>,
+    asked: Asked,
     /// When each sample was last used, and the number of that round or epoch.
     last: Vec<u64>,
     now: u64,
-    /// The round in which sample 0 was used, for every epoch of shuffling; nothing if it was not.
+    /// The round in which sample 0 was used, for every epoch of shuffling or allocation; nothing if it was
+    /// not.
     places: Vec<Option<u64>>,
 }
 
 impl Trials {
     /// The trials of a shortened mechanism with the algorithms of `config`.
-    pub fn new(short: Shortened, config: &PlanConfig, seed: Option<u64>) -> Result<Self, AuditError> {
+    pub fn new(
+        short: Shortened,
+        config: &PlanConfig,
+        seed: Option<u64>,
+        server: Server,
+    ) -> Result<Self, AuditError> {
         let config = PlanConfig { mechanism: short.mechanism.clone(), threads: 1, ..config.clone() };
         let pair = Pair::new(&short.mechanism, &config, short.group_size);
         let likelihood = Likelihood::new(&short.mechanism, &pair);
-        Ok(Self { plan: config.check()?, pair, likelihood, short, seed })
+        Ok(Self { plan: Arc::new(watched(&config).check()?), pair, likelihood, short, seed, server })
     }
 
     /// The key of a trial: from the system, or one that can be repeated.
@@ -71,43 +93,64 @@ impl Trials {
         tally: &mut Tally,
     ) -> Result<Statistics, AuditError> {
         let side = if number.is_multiple_of(2) { Side::With } else { Side::Without };
-        let pair = &self.pair;
-        let probe = Probe::new(pair.dimension(), self.short.samples, |sample, _: &[f32], sum: &mut [f32]| {
+        let pair = self.pair;
+        // The start, w = 0, and every model of a silent server leave gradients as they are.
+        let turns = self.server == Server::Adversarial;
+        let gradient = move |sample, w: &[f32], sum: &mut [f32]| {
+            let turned = turns && w[0] < 0.0;
+            let turn = |sum: &mut [f32]| sum.iter_mut().filter(|_| turned).for_each(|g| *g = -*g);
+            turn(sum);
             pair.add_gradient(side, sample, sum);
-        });
+            turn(sum);
+        };
+        let probe = Probe::new(pair.dimension(), self.short.samples, gradient);
         let weights = vec![0.0; pair.dimension()];
-        let mut trainer = Trainer::new(self.plan.clone(), &probe, weights, self.key(number)?)?;
+        let ledger = Unrecorded::new(self.plan.clone());
+        let mut trainer = Trainer::new(ledger, probe.clone(), weights, self.key(number)?)?;
         let phase = &self.plan.mechanism().phases()[0];
-        let divisor = self.plan.divisor(phase);
+        let divisor = self.plan.divisor(&self.plan.position(0));
         let root = (pair.width as f64).sqrt();
         scratch.run.clear();
         scratch.noise.clear();
         scratch.places.clear();
+        let interrupt = trainer.interrupt();
+        let model = |sign: f32| vec![sign; pair.dimension()];
         while !trainer.finished() {
-            let round = trainer.round(&mut Permit).map_err(|error| AuditError::Round(error.to_string()))?;
+            let sign = self.chosen(&scratch.run);
+            let next = 2 * trainer.next_round() + 1;
+            if turns {
+                trainer.replace(next, model(sign))?;
+            }
+            let begun = trainer.begin()?;
+            if turns {
+                interrupt.replace(next + 1, model(-sign))?;
+            }
+            let round = begun.finish();
             let unit = divisor / round.bound;
             let line: f64 = round.update[..pair.width].iter().map(|&x| f64::from(x)).sum();
             // A coordinate without gradient has noise only, in units of what is promised.
-            let deviation = Scale::of(self.plan.config(), phase, pair.dimension(), round.bound).deviation;
+            let deviation =
+                PromisedNoise::of(self.plan.config(), phase, pair.dimension(), round.bound).deviation;
             let free = &round.update[pair.width..];
             scratch.noise.push(std::array::from_fn(|j| f64::from(free[j]) * divisor / deviation));
             probe.take_asked(&mut scratch.asked);
-            let groups = scratch.asked.chunks(self.short.group_size as usize);
+            let groups = scratch.asked.groups(self.short.fixed_group_size());
             let count = groups.len() as f64;
-            let hit = groups.filter(|group| group.iter().any(|&i| i < pair.canaries)).count() as u32;
-            let y = line * unit / root - pair.others * count * (1.0 - clip::MARGIN);
+            let hit = groups.iter().filter(|group| group.iter().any(|&i| i < pair.canaries)).count() as u32;
+            let y = f64::from(sign) * line * unit / root - pair.others * count * (1.0 - clip::MARGIN);
             scratch.run.push(Seen { y, hit });
             self.see_batch(scratch, tally, hit);
         }
         tally.see_noise(&scratch.noise);
         let squares = |run: &[Seen]| run.iter().map(|seen| u64::from(seen.hit).pow(2)).sum::<u64>();
         *tally.exposure.entry(squares(&scratch.run)).or_default() += 1;
-        if let Sampling::Shuffle { .. } = phase.sampling() {
+        if phase.sampling().draw() == Draw::EveryEpoch {
             let epochs = scratch.run.chunks_exact(phase.sampling().rounds_per_epoch() as usize);
             scratch.places.truncate(epochs.len());
             for epoch in epochs {
                 *tally.epoch_exposure.entry(squares(epoch)).or_default() += 1;
             }
+            scratch.places.iter().flatten().for_each(|place| tally.see_place(*place));
             for pair in scratch.places.chunks_exact(2) {
                 tally.same_round.0 += 1;
                 tally.same_round.1 += u64::from(pair[0].is_some() && pair[0] == pair[1]);
@@ -123,21 +166,28 @@ impl Trials {
         })
     }
 
+    /// The sign of the next model: a function of everything the server has seen.
+    fn chosen(&self, seen: &[Seen]) -> f32 {
+        let total: f64 = seen.iter().map(|seen| seen.y).sum();
+        // Turned around whenever the updates so far speak for sample 0.
+        if self.server == Server::Adversarial && total > 0.0 { -1.0 } else { 1.0 }
+    }
+
     /// Takes note of which samples a round used.
     fn see_batch(&self, scratch: &mut Scratch, tally: &mut Tally, hit: u32) {
         let phase = &self.plan.mechanism().phases()[0];
         let position = self.plan.position(scratch.run.len() as u64 - 1);
         scratch.last.resize(self.short.samples, 0);
-        let fresh = match phase.sampling() {
-            Sampling::Shuffle { .. } => position.round_of_epoch == 0,
-            _ => true,
+        let fresh = match phase.sampling().draw() {
+            Draw::EveryEpoch => position.round_of_epoch == 0,
+            Draw::EveryRound => true,
         };
         if fresh {
             scratch.now += 1;
             scratch.places.push(None);
             tally.epochs += 1;
         }
-        for &sample in &scratch.asked {
+        for &sample in &scratch.asked.samples {
             if sample == 0
                 && let Some(place) = scratch.places.last_mut()
             {
@@ -148,11 +198,16 @@ impl Trials {
             scratch.last[sample as usize] = scratch.now;
         }
         let size = self.short.group_size;
-        let asked = scratch.asked.len() as u64;
+        let asked = scratch.asked.samples.len() as u64;
         tally.groups += asked / size;
-        let right = match phase.sampling() {
-            Sampling::Poisson { .. } => true,
-            Sampling::Subsample { groups, .. } | Sampling::Shuffle { groups, .. } => {
+        let right = match phase.sampling().batch() {
+            BatchSize::Random { .. } | BatchSize::Cells { .. } => {
+                if phase.sampling().draw() == Draw::EveryEpoch {
+                    tally.see_size(position.round_of_epoch, asked);
+                }
+                true
+            }
+            BatchSize::Fixed { groups, .. } => {
                 asked.is_multiple_of(size)
                     && (asked == groups * size || phase.filtered() && asked < groups * size)
             }

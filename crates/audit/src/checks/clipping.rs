@@ -34,7 +34,7 @@ pub fn clipping(config: &PlanConfig, short: &Shortened) -> Result<Check, AuditEr
         return Ok(check.not_applicable("no key drew a group"));
     };
     // All groups loud, in different directions.
-    let loud = run(&config, short, DIMENSION, key, |sample, _, sum| {
+    let loud = run(&config, short, DIMENSION, key, move |sample, _, sum| {
         let sign = if (sample as usize / DIMENSION).is_multiple_of(2) { 1.0 } else { -1.0 };
         sum[sample as usize % DIMENSION] += sign * huge;
     })?;
@@ -53,12 +53,13 @@ pub fn clipping(config: &PlanConfig, short: &Shortened) -> Result<Check, AuditEr
     for (loud, quiet) in loud.iter().zip(&quiet) {
         compare(&mut check, loud, quiet, quiet.groups.len(), &format!("{} groups", quiet.groups.len()));
     }
-    // One sample loud: the first of the first, of a middle and of the last group; just above C, and far above.
+    // One sample loud: the first of the first, of a middle and of the last group; just above C, and far
+    // above.
     let bare = (1.01 * bound) as f32 * short.group_size as f32;
     for chosen in [0, groups.len() / 2, groups.len() - 1] {
         let one = groups[chosen][0];
         for length in [huge, bare] {
-            let alone = run(&config, short, DIMENSION, key, |sample, _, sum| {
+            let alone = run(&config, short, DIMENSION, key, move |sample, _, sum| {
                 if sample == one {
                     sum.iter_mut().for_each(|g| *g += length / (DIMENSION as f32).sqrt());
                 }

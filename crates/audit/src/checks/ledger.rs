@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use dpsgd_privacy::mechanism::Mechanism;
 use dpsgd_privacy::{Adversary, adversary};
 use dpsgd_train::ledger::storage::{Storage, StoredFile};
-use dpsgd_train::ledger::{Header, History, Ledger, first_rounds, spent_mechanism};
+use dpsgd_train::ledger::{Header, History, Ledger};
 use dpsgd_train::{PlanConfig, Randomness, Trainer};
 
 use super::Check;
@@ -20,33 +21,33 @@ use crate::shortened::Shortened;
 /// The most rounds of the run.
 const ROUNDS: u64 = 200;
 
-/// After every round what is on the disk charges at least the rounds done, and what it says of them is what the
-/// accountant says.
+/// After every round what is on the disk charges at least the rounds done, and what it says of them is what
+/// the accountant says.
 ///
 /// A run with the ledger of production on a disk in memory, read again after every round as a process would
 /// that found it after a crash.
 pub fn ledger(config: &PlanConfig, short: &Shortened, delta: f64) -> Result<Check, AuditError> {
     let what = "the ledger charges every round before it happens, and its statement is the accountant's";
     let mut check = Check::new("ledger", what, 0.0);
-    let Some(mechanism) = first_rounds(&short.mechanism, short.rounds().min(ROUNDS))? else {
+    let Some(mechanism) = short.mechanism.first_rounds(short.rounds().min(ROUNDS))? else {
         return Ok(check.not_applicable("there is no round"));
     };
     let config = PlanConfig { mechanism: mechanism.clone(), threads: 1, ..config.clone() };
     let probe = Probe::new(2, short.samples, |_: u32, _: &[f32], _: &mut [f32]| {});
-    let mut trainer = Trainer::new(config.check()?, &probe, vec![0.0; 2], Randomness::from_seed(1, 0))?;
     let (disk, path) = (Memory::default(), Path::new("ledger"));
-    let header = Header::new(b"audit", mechanism.clone(), false);
-    let mut ledger = Ledger::create_in(disk.clone(), path, header.clone())?;
+    let header = Header::new(b"audit", Arc::new(config.check()?), false);
+    let ledger = Ledger::create_in(disk.clone(), path, header.clone())?;
+    let mut trainer = Trainer::new(ledger, probe, vec![0.0; 2], Randomness::from_seed(1, 0))?;
     let mut spent = 0;
     while !trainer.finished() && !check.failed() {
-        let done = match trainer.round(&mut ledger) {
+        let done = match trainer.round() {
             Ok(round) => round.round + 1,
             Err(error) => {
                 check.fail(error.to_string());
                 break;
             }
         };
-        match History::read_in(&disk, path, &header) {
+        match History::read_in(&disk, path, header.identity()) {
             Ok(history) => spent = history.spent(),
             Err(error) => check.fail(format!("after {done} rounds it cannot be read: {error}")),
         }
@@ -81,7 +82,7 @@ fn compare(
             None => 0.0,
         })
     };
-    let (says, is) = (epsilon(spent_mechanism(whole, charged)?)?, epsilon(first_rounds(whole, done)?)?);
+    let (says, is) = (epsilon(whole.spent(charged)?)?, epsilon(whole.first_rounds(done)?)?);
     if says < is {
         check.fail(format!("after {done} rounds the ledger says ε = {says:.4}, the accountant {is:.4}"));
     }

@@ -9,9 +9,9 @@ use crate::tally::{EDGES, Tally, edge};
 
 /// The coordinates that no gradient touches are N(0, (2Cσ)²).
 ///
-/// The count of every quarter of a deviation is binomial, tested exactly; n times the mean square is χ²_n, with
-/// the tails of Laurent and Massart (2000, Lemma 1): Pr[χ²_n ≥ n + 2√(nt) + 2t] and Pr[χ²_n ≤ n − 2√(nt)] are at
-/// most e^{−t}.
+/// The count of every quarter of a deviation is binomial, tested exactly; n times the mean square is χ²_n,
+/// with the tails of Laurent and Massart (2000, Lemma 1): Pr[χ²_n ≥ n + 2√(nt) + 2t] and Pr[χ²_n ≤ n −
+/// 2√(nt)] are at most e^{−t}.
 pub fn noise(tally: &Tally) -> Check {
     let mut check = Check::new("noise", "coordinates without gradient are N(0, (2Cσ)²)", level::of_check());
     let share = check.level / (EDGES + 2) as f64;
@@ -40,7 +40,8 @@ pub fn noise(tally: &Tally) -> Check {
         }
     }
     check.note(format!(
-        "deviation {deviation:.5} times 2Cσ ({low:.4} to {high:.4} allowed), {} values in {} bins, smallest p {worst:.1e}",
+        "deviation {deviation:.5} times 2Cσ ({low:.4} to {high:.4} allowed), {} values in {} bins, smallest \
+         p {worst:.1e}",
         tally.values,
         EDGES + 1
     ));

@@ -1,9 +1,10 @@
 //! Every fault that can be injected is found, and by the check that is there for it.
 //!
-//! Seeds are fixed; without a fault each of these audits passes (`crates/audit/tests/right.rs` has many more).
+//! Seeds are fixed; without a fault each of these audits passes (`crates/audit/tests/right.rs` has many
+//! more).
 
-use dpsgd_audit_teeth::{Audit, Effort, Options, audit};
-use dpsgd_privacy::mechanism::{Length, Noise, PhaseConfig, RunConfig, Sampling};
+use dpsgd_audit_fault_tests::{Audit, Effort, Options, audit};
+use dpsgd_privacy::mechanism::{Length, NoiseScale, PhaseConfig, RunConfig, Sampling};
 use dpsgd_train::fault::{Fault, Injection, POSSIBLE};
 use dpsgd_train::{GroupResult, Inner, PlanConfig};
 
@@ -11,8 +12,8 @@ const _: () = assert!(POSSIBLE);
 
 fn config(sampling: Sampling, sigma: f64, filtered: bool) -> PlanConfig {
     let phase =
-        PhaseConfig { sampling, length: Length::Rounds(10_000), noise: Noise::Sigma(sigma), filtered };
-    PlanConfig::new(RunConfig::single(phase).check().unwrap(), 0.3, 0.1)
+        PhaseConfig { sampling, length: Length::Rounds(10_000), noise: NoiseScale::Sigma(sigma), filtered };
+    PlanConfig::new(RunConfig::single(phase).check().unwrap(), 0.3, 0.1).with_divisor(16.0)
 }
 
 fn shuffled() -> PlanConfig {
@@ -27,12 +28,21 @@ fn filtered() -> PlanConfig {
     config(Sampling::Shuffle { samples: 135, groups: 8, group_size: 2 }, 0.5, true)
 }
 
+fn allocated() -> PlanConfig {
+    config(Sampling::Allocate { rounds: 8 }, 0.5, false)
+}
+
+fn in_cells(filtered: bool) -> PlanConfig {
+    config(Sampling::AllocateCells { rounds: 8, groups: 4, group_size: 3 }, 0.5, filtered)
+}
+
 fn audited(config: &PlanConfig, trials: u64) -> Audit {
     let options = Options { effort: Effort::Trials(trials), seed: Some(1), threads: 1, delta: 1e-5 };
     audit(&config.check().unwrap(), &options).unwrap()
 }
 
-/// What finds a fault: the names of the checks that fail, and "tradeoff" if an attack is better than the claim.
+/// What finds a fault: the names of the checks that fail, and "tradeoff" if an attack is better than the
+/// claim.
 fn found_by(config: &PlanConfig, fault: Option<Fault>, trials: u64) -> Vec<&'static str> {
     let injection = fault.map(Injection::of);
     let audit = audited(config, trials);
@@ -74,17 +84,46 @@ fn sigma_in_the_place_of_the_sensitivity() {
 
 #[test]
 fn clip_applied_after_the_sum() {
-    finds(&subsampled(), Fault::ClippedAfterTheSum, &["clipping", "groups", "tradeoff"]);
+    finds(&subsampled(), Fault::ClippedAfterTheSum, &["clipping", "groups", "threads", "tradeoff"]);
 }
 
 #[test]
 fn clip_bound_doubled() {
-    finds(&shuffled(), Fault::ClipBoundDoubled, &["clipping", "groups", "tradeoff"]);
+    finds(&shuffled(), Fault::ClipBoundDoubled, &["clipping", "groups", "threads", "tradeoff"]);
 }
 
 #[test]
 fn permutation_not_redrawn() {
     finds(&shuffled(), Fault::PermutationKept, &["sampling"]);
+}
+
+#[test]
+fn allocation_not_redrawn() {
+    finds(&allocated(), Fault::AllocationKept, &["sampling"]);
+}
+
+#[test]
+fn allocation_balanced_to_equal_sizes() {
+    finds(&allocated(), Fault::AllocationBalanced, &["sampling"]);
+}
+
+#[test]
+fn other_faults_of_an_allocated_run() {
+    finds(&allocated(), Fault::NoiseHalved, &["noise", "tradeoff"]);
+    finds(&allocated(), Fault::ClipBoundDoubled, &["clipping", "groups", "threads", "tradeoff"]);
+    finds(&allocated(), Fault::LedgerShort, &["ledger"]);
+}
+
+#[test]
+fn faults_of_a_run_in_cells() {
+    finds(&in_cells(false), Fault::AllocationKept, &["sampling"]);
+    finds(&in_cells(false), Fault::AllocationBalanced, &["sampling"]);
+    finds(&in_cells(true), Fault::FilterIgnored, &["sampling", "filter"]);
+    let mut config = in_cells(false);
+    config.inner = Inner::named("momentum", 0.05).unwrap().into();
+    let names = found_by(&config, Some(Fault::StateLeaks), 200);
+    assert!(names.contains(&"groups"), "{names:?}");
+    assert_eq!(found_by(&config, None, 200), Vec::<&str>::new());
 }
 
 #[test]
@@ -128,6 +167,7 @@ fn every_fault_is_found_on_the_default_kind_of_run() {
     for fault in Fault::ALL {
         let mut config = match fault {
             Fault::RemainderFixed => subsampled(),
+            Fault::AllocationKept | Fault::AllocationBalanced => allocated(),
             Fault::FilterIgnored => filtered(),
             _ => shuffled(),
         };
