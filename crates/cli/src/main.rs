@@ -1,40 +1,38 @@
 //! The command `dpsgd`: train with differential privacy, and say what the training leaks.
 //!
-//! Everything that is printed is printed here or in the commands; the mathematics is in
-//! `dpsgd-privacy`, the training in `dpsgd-train`. Exit code 0 on success, 2 for bad input (one line on standard error), 1 for any
-//! other failure. A reader that closes the pipe early is no failure.
+//! Flags, terminal and exit codes; everything else is in the library `dpsgd`. Exit code 0 on success, 2 for
+//! bad input (what and where, on standard error), 1 for any other failure. A reader that closes the pipe early is
+//! not a failure.
 
-mod account;
-mod audit;
-mod bench;
-mod calibrate;
-mod chart;
-mod curve;
-mod data;
-mod file;
-mod html;
-mod json;
-mod reproduce;
-mod rounding;
-mod settings;
-mod statement;
-mod train;
+#[cfg(feature = "nats")]
+mod board;
+mod commands;
+mod failure;
+mod terminal;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// Train with differential privacy and say exactly what the training leaks
+use self::commands::{
+    account, audit, bench, calibrate, curve, data, federate, ledger, manual, reproduce, sweep, train, ui,
+};
+use self::failure::Failure;
+use self::terminal::tell;
+use dpsgd::settings::suggestion;
+
+/// Train with differential privacy and know exactly what the training leaks
 ///
-/// Every number is certified: it comes with a lower and an upper end, and the end that is printed is
-/// the one that is guaranteed.
+/// Every number is certified: it has a lower and an upper end, and the end that is printed is the one that is
+/// guaranteed.
 #[derive(Parser)]
 #[command(
     name = "dpsgd",
     version,
     max_term_width = 100,
+    arg_required_else_help = true,
     after_help = "\
 Exit code: 0 done, 2 bad input (one line says what), 1 any other failure."
 )]
@@ -46,53 +44,54 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Account for a run: ε, δ, µ and the power of the best attack, for both adversaries
-    Account(account::Account),
+    Account(Box<account::AccountCommand>),
     /// Find the smallest σ, the most epochs or the largest batch that meets a target
-    Calibrate(calibrate::Calibrate),
+    Calibrate(Box<calibrate::CalibrateCommand>),
     /// Draw the trade-off functions of one or more runs as SVG or PNG
-    Curve(curve::CurveCommand),
+    Curve(Box<curve::CurveCommand>),
     /// Train with differential privacy; with no arguments LeNet-5 on MNIST at ε ≤ 3
-    Train(Box<train::Train>),
-    /// Go on with a run after a crash
-    Resume(train::Resume),
-    /// Evaluate the model of a run on its test set, with its guarantee
-    Evaluate(train::Evaluate),
+    Train(Box<train::TrainCommand>),
+    /// Continue a run after an interruption
+    Resume(train::ResumeCommand),
+    /// Evaluate the model of a run on its test set or on other rows, with its guarantee
+    Evaluate(train::EvaluateCommand),
+    /// Predict new samples with the model of a run
+    Predict(train::PredictCommand),
+    /// Check that the files of a run agree with its ledger and with the accountant; needs no data
+    Verify(train::VerifyCommand),
+    /// Show what all runs on each data set have spent together
+    Ledger(ledger::LedgerCommand),
+    /// Train with every combination of some settings, and say what the search leaks
+    Sweep(Box<sweep::SweepCommand>),
+    /// Show runs side by side: settings that differ, what they reached, what they guarantee
+    Compare(sweep::CompareCommand),
     /// Write the report of a run again
     Report(train::ReportCommand),
-    /// Every table and figure of the paper, from this software
-    Reproduce(reproduce::Reproduce),
+    /// Compute every table and figure of the paper
+    Reproduce(reproduce::ReproduceCommand),
     /// Attack what would be trained and compare its leakage with the claim
-    Audit(audit::Audit),
+    Audit(audit::AuditCommand),
+    /// Set up a federation, or find out what is missing
+    #[cfg(feature = "nats")]
+    Federation(commands::federation::FederationCommand),
+    /// Coordinate a federation: fold the clients' updates into the global model
+    #[cfg(feature = "nats")]
+    Serve(commands::serve::ServeCommand),
+    /// Take part in a federation with private data
+    #[cfg(feature = "nats")]
+    Join(Box<commands::join::JoinCommand>),
+    /// Simulate a federation: many clients and a server in one process, each client with its own guarantee
+    Federate(Box<federate::FederateCommand>),
     /// Fetch and list data sets
-    Data(data::Data),
+    Data(data::DataCommand),
     /// Measure how fast a round is
-    Bench(bench::Bench),
-}
-
-/// Why the command did not do what it was asked to.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    /// What was asked for is wrong or cannot be answered.
-    #[error("{0}")]
-    Input(String),
-    /// The machine did not play along.
-    #[error("{0}")]
-    Machine(String),
-    /// Nobody reads the output any more.
-    #[error("the reader is gone")]
-    ClosedPipe,
-}
-
-impl From<dpsgd_privacy::PrivacyError> for Failure {
-    fn from(error: dpsgd_privacy::PrivacyError) -> Self {
-        Failure::Input(error.to_string())
-    }
-}
-
-impl From<dpsgd_privacy::mechanism::MechanismError> for Failure {
-    fn from(error: dpsgd_privacy::mechanism::MechanismError) -> Self {
-        Failure::Input(error.to_string())
-    }
+    Bench(bench::BenchCommand),
+    /// Show what runs leak and how they go, on a page in the browser
+    Ui(ui::UiCommand),
+    /// Write shell completions to standard output
+    Completions(manual::CompletionsCommand),
+    /// Write the manual pages
+    Man(manual::ManCommand),
 }
 
 /// Writes to standard output.
@@ -100,14 +99,14 @@ fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-        _ => Failure::Machine(format!("standard output: {error}")),
+        _ => Failure::Other(format!("standard output: {error}")),
     })
 }
 
 fn run() -> Result<(), Failure> {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(error),
     };
     match cli.command {
         Command::Account(command) => command.run(),
@@ -116,43 +115,74 @@ fn run() -> Result<(), Failure> {
         Command::Train(command) => command.run(),
         Command::Resume(command) => command.run(),
         Command::Evaluate(command) => command.run(),
+        Command::Predict(command) => command.run(),
+        Command::Verify(command) => command.run(),
+        Command::Ledger(command) => command.run(),
+        Command::Sweep(command) => command.run(),
+        Command::Compare(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Reproduce(command) => command.run(),
         Command::Audit(command) => command.run(),
+        #[cfg(feature = "nats")]
+        Command::Federation(command) => command.run(),
+        #[cfg(feature = "nats")]
+        Command::Serve(command) => command.run(),
+        #[cfg(feature = "nats")]
+        Command::Join(command) => command.run(),
+        Command::Federate(command) => command.run(),
         Command::Data(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Ui(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
     }
 }
 
-/// Prints help and version; turns every complaint of the parser into one line.
-fn refuse(error: &clap::Error) -> Result<(), Failure> {
+/// Prints help, version and complaints as the parser lays them out, with what other libraries' names are here.
+fn refuse(mut error: clap::Error) -> Result<(), Failure> {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.render().to_string()),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if !io::stdout().is_terminal() => {
+            print(&error.render().to_string())
+        }
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => print(&error.render().ansi().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            Err(Failure::Input(
-                "a command is missing: train, account or another; get or list after data, mechanism or training after audit (see dpsgd --help)"
-                    .into(),
-            ))
+            // Help for whoever did not know what to type; still not what a script meant.
+            let _ = error.print();
+            Err(Failure::Shown)
         }
         _ => {
-            let text = error.render().to_string();
-            let said =
-                text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-            let said: Vec<&str> = said.map(str::trim).filter(|line| !line.is_empty()).collect();
-            Err(Failure::Input(said.join(" ").trim_start_matches("error: ").to_string()))
+            let tip = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(given)) => {
+                    let ours = suggestion(given.split([' ', '=']).next().unwrap_or_default(), &[]);
+                    ours.map(|ours| format!("\n  tip: instead of {given}, use --{ours}"))
+                }
+                _ => None,
+            };
+            if tip.is_some() {
+                // What it means elsewhere is a better tip than what it looks like.
+                error.remove(ContextKind::SuggestedArg);
+                error.remove(ContextKind::Usage);
+            }
+            // Coloured where standard error is a terminal.
+            let _ = error.print();
+            if let Some(tip) = tip {
+                tell(&tip);
+            }
+            Err(Failure::Shown)
         }
     }
 }
 
 fn main() -> ExitCode {
-    let code = match run() {
+    let (code, why) = match run() {
         Ok(()) | Err(Failure::ClosedPipe) => return ExitCode::SUCCESS,
-        Err(Failure::Input(ref why)) => (2, why.clone()),
-        Err(Failure::Machine(ref why)) => (1, why.clone()),
+        Err(Failure::Shown) => return ExitCode::from(2),
+        Err(Failure::Input(why)) => (2, why),
+        Err(Failure::Other(why)) => (1, why),
     };
     // One line, whatever the message quotes.
-    let line = code.1.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
     // Nothing is left to be done if standard error is closed as well.
     let _ = writeln!(io::stderr(), "error: {line}");
-    ExitCode::from(code.0)
+    ExitCode::from(code)
 }

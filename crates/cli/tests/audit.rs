@@ -41,7 +41,7 @@ fn an_audit_finds_nothing_and_says_so() {
     ] {
         assert!(statement.contains(part), "{part} is missing in\n{statement}");
     }
-    for check in ["noise", "independence", "sampling", "clipping", "groups", "ledger"] {
+    for check in ["noise", "independence", "sampling", "clipping", "groups", "threads", "ledger"] {
         let line = statement.lines().find(|line| line.starts_with(&format!("  {check} "))).expect(check);
         assert!(line.contains("passed"), "{line}");
     }
@@ -63,7 +63,7 @@ fn an_audit_as_json_and_as_a_page() {
     let (proved, claimed) = (known["mu"]["proved"].as_f64(), known["mu"]["claimed_there"].as_f64());
     assert!(proved > Some(1.5) && proved < claimed, "{known}");
     assert_eq!(known["points"].as_array().map(Vec::len), Some(15));
-    assert_eq!(object["checks"].as_array().map(Vec::len), Some(7));
+    assert_eq!(object["checks"].as_array().map(Vec::len), Some(8));
     // What is written is what is printed, and the page needs nothing from elsewhere.
     let written: Value = serde_json::from_str(&folder.read("found/audit.json")).expect("JSON");
     assert_eq!(written["attacks"], object["attacks"]);
@@ -82,7 +82,9 @@ fn an_audit_as_json_and_as_a_page() {
 #[test]
 fn an_audit_that_makes_no_sense_is_refused() {
     let folder = Folder::new("audit-refused");
-    folder.refused(&["audit"], "a command is missing");
+    let missing = folder.run(&["audit"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("Usage: dpsgd audit"));
     folder.refused(
         &["audit", "mechanism", "--samples", "100", "--groups", "4", "--trials", "5"],
         "at least 100",
@@ -113,7 +115,8 @@ fn a_training_audit_proves_less_than_is_claimed_and_more_than_nothing() {
         let fixed = ["audit", "training", "run", "--json", "--quiet"];
         serde_json::from_str(&folder.text(&[&fixed[..], more].concat())).expect("one JSON object")
     };
-    // What is shown exceeds the truth with probability 0.01 at most, and the claim, which is far above it, practically never.
+    // What is shown exceeds the truth with probability 0.01 at most, and the claim, which is far above it,
+    // practically never.
     let found = audit(&["--canaries", "500", "--confidence", "0.99", "--out", "found"]);
     let number = |name: &str| found[name].as_f64().unwrap_or_else(|| panic!("{name} in {found}"));
     assert!(number("epsilon_lower") > 0.8 && number("mu_lower") > 0.2, "{found}");

@@ -1,10 +1,10 @@
-//! Disks that are full and directories that cannot be written: exit code 1, one line, and the run goes on when there is
-//! room again, with every round counted.
+//! Disks that are full and directories that cannot be written: exit code 1, one line, and the run continues
+//! when there is room again, with every round counted.
 //!
-//! What is used for it: `/dev/full`, which answers every write with "no space left"; the limit of the shell on the size
-//! of files, which cuts a write short; a small tmpfs and a read-only one in a mount namespace of its own, where the system
-//! allows that without privileges (elsewhere that test says so and ends); `/proc` and names that are taken by
-//! something else, because permissions mean nothing to root.
+//! What is used for it: `/dev/full`, which answers every write with "no space left"; the limit of the shell
+//! on the size of files, which cuts a write short; a small tmpfs and a read-only one in a mount namespace of
+//! its own, where the system allows that without privileges (elsewhere that test says so and ends); `/proc`
+//! and names that are taken by something else, because permissions mean nothing to root.
 
 #![cfg(target_os = "linux")]
 
@@ -45,7 +45,9 @@ fn no_space_left_for_any_file_is_one_line_and_loses_nothing() {
             symlink("/dev/full", &fresh).unwrap();
             let output = folder.run(&["resume", "run", "--quiet"]);
             folder.failed(&output, 1, &[&format!("run/{file}"), "No space left on device"]);
-            fs::remove_file(&fresh).unwrap();
+            // What people read leaves nothing behind; the ledger and the checkpoint may.
+            let kept = fs::remove_file(&fresh).is_ok();
+            assert!(!kept || ["ledger.head", "checkpoint"].contains(&file), "{file}.new is left");
             assert!(charged(&folder) >= spent, "{file}");
             spent = charged(&folder);
             folder.text(&["report", "run"]);
@@ -54,13 +56,13 @@ fn no_space_left_for_any_file_is_one_line_and_loses_nothing() {
     }
 }
 
-/// The limit is inherited with its signal ignored, so that the write that reaches it is cut short and then refused, as on a
-/// full disk.
+/// The limit is inherited with its signal ignored, so that the write that reaches it is cut short and then
+/// refused, as on a full disk.
 fn limited(folder: &Folder, kilobytes: u32, arguments: &[&str]) -> Output {
     let script = format!("trap '' XFSZ; ulimit -f {kilobytes}; exec \"$0\" \"$@\"");
     let mut command = Command::new("bash");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_dpsgd")]).args(arguments);
-    command.current_dir(&folder.0).output().expect("bash runs")
+    command.current_dir(&folder.0).env("DPSGD_LEDGER", folder.ledger()).output().expect("bash runs")
 }
 
 #[test]
@@ -89,12 +91,15 @@ fn a_run_that_cannot_begin_leaves_nothing() {
     folder.table();
     let before = folder.names();
     // Not even a byte; then the ledger, then the metrics do not fit.
-    let output = limited(&folder, 0, &TRAIN);
-    folder.failed(&output, 1, &["run/", "File too large"]);
+    let alone = [&TRAIN[..], &["--ledger", "none"]].concat();
+    folder.failed(&limited(&folder, 0, &alone), 1, &["run/", "File too large"]);
+    assert_eq!(folder.names(), before);
+    // With a shared ledger it is the first that does not fit.
+    folder.failed(&limited(&folder, 0, &TRAIN), 1, &["shared ledger", "File too large"]);
     assert_eq!(folder.names(), before);
     // A directory of the user's stays, as empty as it was.
     fs::create_dir(folder.path("run")).unwrap();
-    folder.failed(&limited(&folder, 0, &TRAIN), 1, &["run/", "File too large"]);
+    folder.failed(&limited(&folder, 0, &alone), 1, &["run/", "File too large"]);
     assert_eq!(fs::read_dir(folder.path("run")).unwrap().count(), 0);
     folder.text(&TRAIN);
 }
@@ -135,6 +140,7 @@ fn a_small_and_a_read_only_file_system() {
         command
             .args(["-mr", "bash", "-c", script, env!("CARGO_BIN_EXE_dpsgd")])
             .current_dir(&folder.0)
+            .env("DPSGD_LEDGER", folder.ledger())
             .output()
     };
     if !within("mount -t tmpfs -o size=16k tmpfs small").is_ok_and(|output| output.status.success()) {

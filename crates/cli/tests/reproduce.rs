@@ -37,8 +37,8 @@ fn normal(x: f64) -> f64 {
     (0..=steps).map(|i| weight(i) * density(low + h * f64::from(i))).sum::<f64>() * h / 3.0
 }
 
-/// ε of A₁ at δ = 1e-5, the slow and obvious way: A₁ sees how often the differing sample was used, k ~ Binomial(n, q), and then
-/// the run is a Gaussian mechanism with µ = √k/σ.
+/// ε of A₁ at δ = 1e-5, the slow and obvious way: A₁ sees how often the differing sample was used, k ~
+/// Binomial(n, q), and then the run is a Gaussian mechanism with µ = √k/σ.
 fn epsilon_a1(n: u64, q: f64, sigma: f64) -> f64 {
     let mut chances = vec![1.0];
     for _ in 0..n {
