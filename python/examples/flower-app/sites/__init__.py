@@ -1,0 +1,1 @@
+"""Sites that train one model together, each with a guarantee of its own."""

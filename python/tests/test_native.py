@@ -1,0 +1,165 @@
+"""The native engine on arrays, and with scikit-learn's manners."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import dpsgd
+from dpsgd import Mechanism
+from dpsgd.native import UncoveredWarning
+
+
+def data(n=2000, seed=0):
+    draw = np.random.default_rng(seed)
+    x = draw.normal(size=(n, 5)).astype(np.float32)
+    return x, (x[:, 0] + 0.5 * x[:, 1] > 0).astype(int)
+
+
+def test_train_meets_its_target_and_learns(tmp_path):
+    x, y = data()
+    seen = []
+    model = dpsgd.train(
+        x, y, classes=[0, 1], epsilon=2, test=data(300, 1), directory=tmp_path / "run", callback=lambda m: seen.append(m)
+    )
+    assert 1.99 < model.epsilon <= 2 and model.finished and len(seen) == 30
+    assert (model.predict(x) == y).mean() > 0.85 and seen[-1]["test_accuracy"] > 0.85
+    saved = model.load()
+    assert saved.private and saved.epsilon() == model.epsilon
+    probabilities = model.predict_proba(x[:7])
+    assert probabilities.shape == (7, 2) and np.allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_temporary_run_predicts_after_pickling():
+    x, y = data()
+    model = dpsgd.train(x, y, net="logistic", classes=2, seed=1)
+    again = pickle.loads(pickle.dumps(model))
+    assert model.directory is None and np.array_equal(model.predict(x), again.predict(x))
+    with pytest.raises(ValueError, match="temporary"):
+        model.load()
+
+
+def test_labels_of_any_kind_and_classes_that_do_not_occur():
+    x, y = data(500)
+    names = np.array(["no", "yes", "never"])
+    model = dpsgd.train(x, names[y], classes=list(names), net="logistic", seed=1)
+    assert set(model.predict(x)) <= set(names) and model.predict_proba(x).shape == (500, 3)
+    with pytest.raises(ValueError, match="not in classes"):
+        dpsgd.train(x, y, classes=[1, 2])
+
+
+def test_classes_from_the_data_are_said_to_be_uncovered(tmp_path):
+    x, y = data(500)
+    with pytest.warns(UncoveredWarning):
+        dpsgd.train(x, y, net="logistic", directory=tmp_path / "run")
+    saved = dpsgd.load_run(tmp_path / "run")
+    assert not saved.private and "taken from the private data" in saved.note
+
+
+def test_regression_ranges_and_private_normalisation(tmp_path):
+    x, _ = data()
+    y = 0.5 * x[:, 0]
+    model = dpsgd.train(
+        x, y, task="regression", net="mlp", ranges=(-4, 4), normalise="private", epsilon=3, lr=0.05, seed=1,
+        directory=tmp_path / "run",
+    )
+    assert model.epsilon <= 3 and model.predict(x).shape == (2000,)
+    assert np.corrcoef(model.predict(x), y)[0, 1] > 0.8
+    assert "normalis" in (tmp_path / "run" / "report.html").read_text().lower()
+    with pytest.raises(ValueError, match="public ranges"):
+        dpsgd.train(x, y, task="regression", normalise="private")
+    with pytest.raises(ValueError, match="predict_proba"):
+        model.predict_proba(x)
+
+
+def test_images_and_layers(tmp_path):
+    draw = np.random.default_rng(0)
+    x = draw.random((200, 8, 8), dtype=np.float32)
+    y = (x[:, :4].mean(axis=(1, 2)) > 0.5).astype(int)
+    layers = [
+        {"kind": "conv2d", "channels": 2, "kernel": 3},
+        {"kind": "tanh"},
+        {"kind": "flatten"},
+        {"kind": "linear", "features": 2},
+    ]
+    model = dpsgd.train(x, y, net=layers, classes=2, seed=1)
+    assert model.predict(x).shape == (200,)
+    with pytest.raises(ValueError, match="trained on"):
+        model.predict(x[:, :4])
+    with pytest.raises(ValueError, match="net"):
+        dpsgd.train(x, y, net="nothing", classes=2, seed=1)
+
+
+def test_every_sampler_and_resume(tmp_path):
+    x, y = data(500)
+    for number, run in enumerate(
+        (
+            Mechanism.shuffle(samples=500, groups=50, epochs=2, sigma=1.0),
+            Mechanism.poisson(rate=0.1, rounds=60, groups=50, sigma=1.0),
+            Mechanism.random_allocation(rounds_per_epoch=10, epochs=1, groups=50, sigma=1.0),
+        )
+    ):
+        directory = tmp_path / str(number)
+        model = dpsgd.train(x, y, net="logistic", classes=2, mechanism=run, directory=directory, adversary="A1")
+        assert model.epsilon == run.epsilon(1e-5, adversary="A1")
+    with pytest.raises(ValueError):
+        dpsgd.train(x, y, net="logistic", classes=2, mechanism=run, directory=directory, resume=True)
+    with pytest.raises(ValueError, match="the data has 500"):
+        dpsgd.train(x, y, classes=2, mechanism=Mechanism.shuffle(samples=400, groups=50, epochs=2, sigma=1.0))
+
+
+def test_the_training_set_is_no_test_set():
+    x, y = data(500)
+    with pytest.raises(ValueError, match="same samples"):
+        dpsgd.train(x, y, classes=2, test=(x, y))
+
+
+def test_native_runs_equal_the_command(tmp_path):
+    """The same samples, settings and seed give the same model through Python and through a CSV file of the library."""
+    x, y = data(300)
+    a = dpsgd.train(x, y, net="logistic", classes=2, seed=3, threads=1, directory=tmp_path / "a")
+    b = dpsgd.train(x, y, net="logistic", classes=2, seed=3, threads=2, directory=tmp_path / "b")
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+    assert a.epsilon == b.epsilon
+
+
+def checks():
+    sklearn = pytest.importorskip("sklearn.utils.estimator_checks")
+    from dpsgd import DPClassifier, DPRegressor
+
+    found = []
+    for estimator in (DPClassifier("logistic", random_state=0), DPRegressor("logistic", random_state=0)):
+        for one, check in sklearn.estimator_checks_generator(estimator):
+            found.append(pytest.param(one, check, id=f"{type(estimator).__name__}-{check.func.__name__}"))
+    return found
+
+
+@pytest.mark.parametrize(("estimator", "check"), checks())
+def test_estimator_checks_of_scikit_learn(estimator, check):
+    from sklearn.exceptions import SkipTestWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncoveredWarning)
+        warnings.simplefilter("ignore", SkipTestWarning)
+        check(estimator)
+
+
+def test_clone_pipeline_and_grid_search():
+    pytest.importorskip("sklearn")
+    from sklearn.base import clone
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    from dpsgd import DPClassifier
+
+    x, y = data(600)
+    model = DPClassifier("logistic", classes=[0, 1], random_state=0)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    pipeline = make_pipeline(FunctionTransformer(lambda x: x / 4), model).fit(x, y)
+    assert pipeline.score(x, y) > 0.7 and model.epsilon_ <= 3
+    search = GridSearchCV(copy, {"lr": [0.1, 0.5]}, cv=2).fit(x, y)
+    assert search.best_params_["lr"] in (0.1, 0.5)
+    assert pickle.loads(pickle.dumps(model)).predict(x[:3]).shape == (3,)

@@ -1,0 +1,406 @@
+"""Training PyTorch models: data, modes, budget, resume, report, parity between ways of computing the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import dpsgd
+from dpsgd import Mechanism
+from dpsgd.torch import EarlyStopping, Refused, Trainer
+from torch import nn
+from torch.nn import functional as F
+
+N = 96
+
+
+def data(n=N, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=draw)
+    return x, (x[:, 0] - x[:, 1] > 0).long()
+
+
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def flat(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.parameters() if p.requires_grad])
+
+
+def samplers(n=N):
+    return {
+        "subsample": Mechanism.subsample(samples=n, groups=8, rounds=60, sigma=1.0),
+        "groups": Mechanism.subsample(samples=n, groups=4, group_size=3, rounds=60, sigma=1.0),
+        "batch": Mechanism.shuffle(samples=n, groups=1, group_size=24, epochs=2, sigma=1.0),
+        "shuffle": Mechanism.shuffle(samples=n, groups=8, epochs=1, sigma=1.0),
+        "filtered": Mechanism.shuffle(samples=n, groups=8, epochs=1, sigma=1.0, filter=True),
+        "poisson": Mechanism.poisson(rate=0.1, rounds=60, groups=10, sigma=1.0),
+        "allocate": Mechanism.random_allocation(rounds_per_epoch=12, epochs=1, groups=8, sigma=1.0),
+        "cells": Mechanism.random_allocation(rounds_per_epoch=6, epochs=2, groups=4, group_size=4, sigma=1.0),
+        "phases": Mechanism.subsample(samples=n, groups=8, rounds=60, sigma=1.0).then(
+            Mechanism.subsample(samples=n, groups=16, rounds=20, sigma=2.0)
+        ),
+    }
+
+
+def train(directory, model=None, run=None, x=None, y=None, **more):
+    model = model or mlp()
+    if x is None:
+        x, y = data()
+    # The first few rounds of a subsampled run take seconds to account for against A0.
+    options = dict(clip=0.5, lr=0.3, seed=5, progress=False, outer="plain", adversary="A1") | more
+    trainer = Trainer(model, F.cross_entropy, x, y, mechanism=run or samplers()["subsample"], directory=directory, **options)
+    return model, trainer, trainer.fit()
+
+
+@pytest.mark.parametrize("name", samplers())
+def test_modes_chunks_and_threads_give_the_same_run(tmp_path, name):
+    run = samplers()[name]
+    reference, _, result = train(tmp_path / "a", run=run, mode="vmap", chunk=64, threads=1)
+    assert result.finished and dpsgd.load_run(result.directory).findings == []
+    two, _, _ = train(tmp_path / "b", run=run, mode="vmap", chunk=64, threads=2)
+    assert np.array_equal(flat(reference), flat(two))
+    for options in (dict(mode="loop"), dict(mode="vmap", chunk=3)):
+        other, _, _ = train(tmp_path / str(options), run=run, **options)
+        assert np.max(np.abs(flat(reference) - flat(other))) < 2e-6
+
+
+class Columns(nn.Module):
+    """The network of ``mlp`` with its parameters in the order of the native engine, which keeps matrices by input."""
+
+    def __init__(self, state):
+        super().__init__()
+        for name, value in state.items():
+            value = torch.from_numpy(value.copy())
+            self.register_parameter(name.replace(".", "_"), nn.Parameter(value.T.contiguous() if value.ndim == 2 else value))
+
+    def forward(self, x):
+        first, last = getattr(self, "0_weight"), getattr(self, "2_weight")
+        return torch.tanh(x @ first + getattr(self, "0_bias")) @ last + getattr(self, "2_bias")
+
+
+@pytest.mark.parametrize("name", samplers())
+def test_parity_with_the_native_engine(tmp_path, name):
+    """The same seed draws the same batches and the same noise in both engines, from the same initial weights."""
+    from dpsgd import _dpsgd
+    from safetensors.numpy import load
+    from safetensors.torch import load_file
+
+    run = samplers()[name]
+    x, y = data()
+    layers = [{"kind": "linear", "features": 8}, {"kind": "tanh"}, {"kind": "linear", "features": 2}]
+    arrays = (x.numpy(), y.numpy().astype(np.float32))
+    spec = {"net": "network", "network": {"input": [1, 1, 6], "loss": "softmax-cross-entropy", "layer": layers}}
+    settings = {**run.settings, "data": "arrays", **spec}
+    first = load(_dpsgd.initial_weights(settings, train=arrays, classes=2, seed=5))
+    model = Columns({key: first[key] for key in ("0.weight", "0.bias", "2.weight", "2.bias")})
+    native = dpsgd.train(
+        *arrays, net=layers, mechanism=run, clip=0.5, lr=0.3, outer="plain", seed=5, classes=2, adversary="A1",
+        directory=tmp_path / "n",
+    )
+    _, _, result = train(tmp_path / "t", model=model, run=run)
+    ours = load_file(tmp_path / "n" / "model.safetensors")
+    assert native.epsilon == result.epsilon
+    # Sums are rounded to a grid of at most 2C/2¹²/√d. Where the last bits of two engines fall on both sides of a
+    # middle, a coordinate moves by a whole step of it; that it does so more than once must stay rare.
+    size = sum(start.size for start in first.values())
+    grid = 0.3 / run.settings.get("groups", 1) * 2 * 0.5 / 2**12 / size**0.5
+    moved = 0
+    for key, start in first.items():
+        value = model.get_parameter(key.replace(".", "_")).detach()
+        value = value.T if value.ndim == 2 else value
+        assert not torch.equal(value, torch.from_numpy(start))
+        apart = torch.abs(value - ours[key])
+        assert torch.max(apart) < 1e-6 + 2 * grid, key
+        moved += int((apart >= 2e-6).sum())
+    assert moved <= 3
+
+
+def test_inner_algorithms_schedules_and_outer_optimizers(tmp_path):
+    run = samplers()["groups"]
+    for number, options in enumerate(
+        (
+            dict(inner="sgd", inner_step=0.1, outer="adam", lr=0.05),
+            dict(inner=["adam", "sgd"], inner_result="difference", outer="momentum", momentum=0.8),
+            dict(lr_rule="step:0.5:1", clip_rule="inverse-root"),
+            dict(noise="fast", clip_rule="follow-update:0.5"),
+        )
+    ):
+        model, _, result = train(tmp_path / str(number), run=run, **options)
+        assert result.finished and np.isfinite(flat(model)).all() and not np.array_equal(flat(model), flat(mlp()))
+    with pytest.raises(ValueError, match="inner-step: only with an --inner algorithm"):
+        train(tmp_path / "x", run=run, inner_step=0.1)
+    with pytest.raises(ValueError, match="lr_rule|step-rule = falling"):
+        train(tmp_path / "y", run=run, lr_rule="falling")
+
+
+def test_tensors_arrays_frames_and_datasets_are_the_same_data(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    x, y = data()
+    frame = pandas.DataFrame(x.numpy(), columns=list("abcdef"))
+    both = {
+        "tensors": (x, y),
+        "arrays": (x.numpy().astype(np.float64), y.numpy().astype(np.int32)),
+        "frames": (frame, pandas.Series(y.numpy())),
+        "dataset": (torch.utils.data.TensorDataset(x, y), None),
+        "lists": (x.tolist(), y.tolist()),
+    }
+    found = {name: flat(train(tmp_path / name, x=x, y=y, mode="vmap")[0]) for name, (x, y) in both.items()}
+    assert all(np.array_equal(weights, found["tensors"]) for weights in found.values())
+    with pytest.raises(ValueError, match="not numbers"):
+        train(tmp_path / "object", x=pandas.DataFrame({"a": ["x"] * N}), y=y)
+    with pytest.raises(ValueError, match="numbers of samples differ"):
+        train(tmp_path / "short", x=x, y=y[:-1])
+
+
+def test_several_inputs_and_no_target(tmp_path):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 2), nn.Linear(3, 2)
+
+        def forward(self, x, z):
+            return self.a(x) + self.b(z)
+
+    x, y = data()
+    train(tmp_path / "two", model=Two(), x=(x, x[:, :3]), y=y)
+    run = samplers()["shuffle"]
+    model = nn.Linear(6, 1)
+    result = Trainer(
+        model, lambda out: (out**2).mean(), x, mechanism=run, clip=1.0, lr=0.1, directory=tmp_path / "one", seed=1,
+        progress=False,
+    ).fit()
+    assert result.finished
+
+
+def test_test_sets_metrics_history_and_report(directory):
+    x, y = data(400)
+    test = data(100, seed=1)
+    model = mlp()
+    run = Mechanism.shuffle(samples=400, groups=40, epochs=3, sigma=0.5)
+    trainer = Trainer(
+        model, F.cross_entropy, x, y, mechanism=run, clip=1.0, lr=1.0, test=test, directory=directory, seed=2,
+        progress=False, name="little", data="numbers",
+    )
+    result = trainer.fit()
+    assert [line["epoch"] for line in trainer.history] == [1.0, 2.0, 3.0]
+    last = trainer.history[-1]
+    with torch.no_grad():
+        assert np.isclose(last["test_loss"], float(F.cross_entropy(model(test[0]), test[1])), atol=1e-5)
+        assert np.isclose(last["test_accuracy"], float((model(test[0]).argmax(1) == test[1]).float().mean()))
+    assert 0 <= last["test_clipping_fraction"] <= 1
+    page = (directory / "report.html").read_text()
+    assert "little" in page and "numbers" in page
+    saved = dpsgd.load_run(directory)
+    assert saved.epsilon() == result.epsilon and not saved.private and "not private" in saved.note
+    assert saved.summary()["private"] is False
+    assert json.loads(json.dumps(saved.account()))["guarantees"]
+    assert (saved.write_report()).read_text() == page
+    assert "THE RUN" in saved.statement() and "clip = 1.0" in saved.config()
+
+
+def test_without_a_seed_two_runs_differ_and_are_private(tmp_path):
+    a, _, result = train(tmp_path / "a", seed=None)
+    b, _, _ = train(tmp_path / "b", seed=None)
+    assert not np.array_equal(flat(a), flat(b)) and dpsgd.load_run(result.directory).private
+
+
+def test_the_budget_ends_the_run(directory):
+    run = Mechanism.poisson(rate=0.01, rounds=1000, groups=1, noise_multiplier=1.0)
+    _, _, result = train(directory, run=run, max_epsilon=1.0, adversary=None)
+    assert result.finished and result.epsilon <= 1.0
+    charged = dpsgd.load_run(directory).rounds_charged
+    assert 100 < charged < 1000 and run.replace(rounds=charged + 1).epsilon(1e-5) > 1.0
+
+
+def test_early_stopping_closes_the_run_and_states_less(directory):
+    x, y = data(200)
+    run = Mechanism.shuffle(samples=200, groups=20, epochs=30, sigma=1.0)
+    trainer = Trainer(
+        mlp(), F.cross_entropy, x, y, mechanism=run, clip=1.0, lr=0.0001, test=data(50, seed=1), directory=directory,
+        seed=1, progress=False, callbacks=[EarlyStopping(2, metric="test_accuracy", larger_is_better=True)],
+    )
+    result = trainer.fit()
+    assert result.finished and len(trainer.history) < 30
+    saved = dpsgd.load_run(directory)
+    assert saved.findings == [] and saved.rounds_charged < run.rounds
+    assert result.epsilon < run.epsilon(1e-5) and saved.epsilon() == result.epsilon
+    with pytest.raises(ValueError):
+        trainer.fit(resume=True)
+
+
+def test_stop_and_resume_in_this_process_and_in_another_trainer(directory):
+    def stop(trainer, measured):
+        if measured["epoch"] == 1.0:
+            trainer.stop()
+
+    run = Mechanism.shuffle(samples=N, groups=8, epochs=3, sigma=1.0)
+    _, trainer, result = train(directory, run=run, callbacks=[stop])
+    assert not result.finished and result.summary is None
+    x, y = data()
+    other = Trainer(
+        mlp(), F.cross_entropy, x, y, mechanism=run, clip=0.5, lr=0.3, seed=5, progress=False, outer="plain", directory=directory,
+        adversary="A1",
+    )
+    with pytest.raises(ValueError, match="directory|exists|empty|resume"):
+        other.fit()
+    different = Trainer(
+        mlp(), F.cross_entropy, x, y, mechanism=run, clip=0.5, lr=0.4, seed=5, progress=False, outer="plain", directory=directory,
+        adversary="A1",
+    )
+    with pytest.raises(ValueError, match="begun with other settings"):
+        different.fit(resume=True)
+    assert other.fit(resume=True).finished
+    saved = dpsgd.load_run(directory)
+    assert saved.resumes == 1 and saved.rounds_charged == run.rounds
+
+
+KILLED = """
+    import pathlib, signal, sys, torch, dpsgd
+    from dpsgd.torch import Callback, Trainer
+    from torch.nn import functional as F
+    torch.manual_seed(0)
+    x = torch.randn(96, 6); y = (x[:, 0] > 0).long()
+    run = dpsgd.Mechanism.shuffle(samples=96, groups=8, epochs=5, sigma=1.0)
+    class Wait(Callback):
+        def on_round(self, trainer, done):
+            if done == 7:
+                pathlib.Path(sys.argv[2]).touch()
+                signal.pause()
+    torch.manual_seed(1)
+    t = Trainer(torch.nn.Linear(6, 2), F.cross_entropy, x, y, mechanism=run, clip=1.0, lr=0.1, directory=sys.argv[1],
+                progress=False, mode="vmap", callbacks=[Wait()] if len(sys.argv) > 2 else [])
+    result = t.fit(resume=len(sys.argv) == 2)
+    print(result.finished)
+"""
+
+
+def test_kill_nine_and_resume(directory):
+    program = [sys.executable, "-c", textwrap.dedent(KILLED), str(directory)]
+    there = directory.with_name("seven-rounds")
+    process = subprocess.Popen([*program, str(there)], cwd=directory.parent)
+    try:
+        while not there.exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+    finally:
+        process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    charged = dpsgd.load_run(directory).rounds_charged
+    assert 7 <= charged < 60
+    done = subprocess.run(program, capture_output=True, text=True, cwd=directory.parent)
+    assert done.stdout.strip() == "True", done.stderr
+    saved = dpsgd.load_run(directory)
+    assert saved.rounds_charged == 60 and saved.resumes == 1 and saved.private
+    # Rounds that the kill lost stay spent.
+    assert saved.metrics()[-1]["updates"] < 60
+
+
+def test_damage_is_found(directory):
+    _, _, result = train(directory)
+    summary = directory / "summary.json"
+    summary.write_text(summary.read_text().replace('"rounds_charged": 60', '"rounds_charged": 59'))
+    with pytest.raises(dpsgd.DamagedRun, match="rounds_charged") as caught:
+        dpsgd.load_run(directory)
+    assert caught.value.findings and dpsgd.load_run(directory, verify=False).findings
+    ledger = directory / "ledger"
+    ledger.write_bytes(ledger.read_bytes()[:-20])
+    with pytest.raises(ValueError):
+        dpsgd.load_run(directory)
+    with pytest.raises((ValueError, OSError)):
+        dpsgd.load_run(directory / "nowhere")
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.GroupNorm(2, 4)
+        self.second = nn.Conv2d(4, 4, 3, padding=1)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        a = torch.relu(self.norm(self.first(x.view(-1, 1, 2, 3))))
+        return self.out((a + self.second(a)).mean(dim=(2, 3)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(2, 4, batch_first=True)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.out(self.rnn(x.view(-1, 3, 2))[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(2, 1, 4, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.out(self.layer(x.view(-1, 3, 2)).mean(dim=1))
+
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(10, 4)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.out(self.embed(x).mean(dim=1))
+
+
+@pytest.mark.parametrize("model", [Residual, Recurrent, Attention, Tokens])
+def test_models_that_the_native_engine_does_not_know(directory, model):
+    x, y = data()
+    if model is Tokens:
+        x = torch.randint(10, (N, 5), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    _, trainer, result = train(directory, model=model(), x=x, y=y)
+    assert result.finished and trainer.mode in ("vmap", "loop")
+    if model is Recurrent:
+        assert trainer.mode == "loop"
+
+
+@pytest.mark.parametrize("missing", [[], ["tqdm"], ["tqdm", "rich"]])
+def test_progress_by_whichever_library_is_there(directory, capfd, monkeypatch, missing):
+    pytest.importorskip("rich")
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.setitem(sys.modules, f"{name}.auto", None)
+        monkeypatch.setitem(sys.modules, f"{name}.progress", None)
+    _, trainer, result = train(directory, test=data(40, seed=1), progress=True)
+    said = "".join(capfd.readouterr())
+    assert result.finished and ("60/60" in said) == (len(missing) < 2), said
+    assert ("accuracy" in said) == (len(missing) < 2)
+
+
+def test_audit_of_a_trainer(directory):
+    x, y = data()
+    trainer = Trainer(
+        mlp(), F.cross_entropy, x, y, mechanism=samplers()["subsample"], clip=1.0, lr=0.1, directory=directory, progress=False
+    )
+    assert trainer.audit(trials=200)
+    assert not directory.exists()
+
+
+def test_a_run_finds_its_own_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, _, first = train(None, data="numbers", name="net")
+    _, _, second = train(None, data="numbers", name="net")
+    assert [str(first.directory), str(second.directory)] == ["runs/numbers-net-1", "runs/numbers-net-2"]
+    assert os.path.exists("runs/numbers-net-2/report.html")
