@@ -7,7 +7,7 @@ mod cpu;
 use std::error::Error;
 
 use dpsgd_privacy::adversary::{self, Adversary};
-use dpsgd_privacy::mechanism::{Length, Mechanism, Noise, PhaseConfig, RunConfig, Sampling};
+use dpsgd_privacy::mechanism::{Length, Mechanism, NoiseScale, PhaseConfig, RunConfig, Sampling};
 use serde_json::{Value, json};
 
 const DELTA: f64 = 1e-5;
@@ -65,7 +65,7 @@ fn settings() -> Result<(), Box<dyn Error>> {
         let run = PhaseConfig {
             sampling: Sampling::Poisson { rate },
             length: Length::Rounds(rounds),
-            noise: Noise::Multiplier(multiplier),
+            noise: NoiseScale::Multiplier(multiplier),
             filtered: false,
         };
         print("poisson", name, run)?;
@@ -74,7 +74,7 @@ fn settings() -> Result<(), Box<dyn Error>> {
         let run = PhaseConfig {
             sampling: Sampling::Subsample { samples, groups, group_size: 1 },
             length: Length::Rounds(rounds),
-            noise: Noise::Sigma(sigma),
+            noise: NoiseScale::Sigma(sigma),
             filtered: false,
         };
         print("subsample", name, run)?;
@@ -202,7 +202,7 @@ impl Sampler {
             Sampler::Subsample => Sampling::Subsample { samples, groups, group_size: 1 },
             Sampler::Shuffle => Sampling::Shuffle { samples, groups, group_size: 1 },
         };
-        let phase = PhaseConfig { sampling, length, noise: Noise::Sigma(SIGMA), filtered: false };
+        let phase = PhaseConfig { sampling, length, noise: NoiseScale::Sigma(SIGMA), filtered: false };
         Ok(RunConfig { differing, ..RunConfig::single(phase) }.check()?)
     }
 }
