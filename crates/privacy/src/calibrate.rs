@@ -144,8 +144,7 @@ pub fn sigma(
         narrow(low, &mut high, &mut best, gap, with)?;
     }
     // Nine digits, rounded up, so that the printed value is the value that was certified.
-    let digit = digit_of(high.0);
-    let rounded = with(((high.0 / digit).ceil() * digit).min(largest))?;
+    let rounded = with(nine_digits_up(high.0).min(largest))?;
     Ok(if rounded.0 { rounded.1 } else { best.1 })
 }
 
@@ -156,6 +155,15 @@ fn gap(target: Target, reached: f64) -> f64 {
 
 fn tried_value(low: Option<(f64, f64)>, target: Target) -> f64 {
     low.map_or(f64::INFINITY, |(_, gap)| gap.exp() * target.bound())
+}
+
+/// A number with nine digits that is at least this one, up to the last bit.
+fn nine_digits_up(value: f64) -> f64 {
+    let decimals = 8 - value.log10().floor() as i32;
+    let scale = 10_f64.powi(decimals.abs());
+    // A power of ten is exact and its inverse is not: dividing gives 0.711842982, multiplying
+    // 0.7118429820000001.
+    if decimals >= 0 { (value * scale).ceil() / scale } else { (value / scale).ceil() * scale }
 }
 
 /// The ninth digit of a number.
