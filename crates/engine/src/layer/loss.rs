@@ -38,30 +38,7 @@ pub(crate) fn replace_by_gradient(
     smoothing: f32,
 ) -> f32 {
     match loss {
-        Loss::SoftmaxCrossEntropy => {
-            let class = label.class();
-            let largest = y.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let at_class = y.get(class).copied().unwrap_or(f32::NAN);
-            let share = smoothing / y.len() as f32;
-            let smoothed = (1.0 - smoothing) * at_class + share * y.iter().sum::<f32>();
-            let mut sum = 0.0;
-            for y in y.iter_mut() {
-                *y = (*y - largest).exp();
-                sum += *y;
-            }
-            let factor = weight / sum;
-            for (i, y) in y.iter_mut().enumerate() {
-                *y = *y * factor - if i == class { weight } else { 0.0 };
-            }
-            if smoothing == 0.0 {
-                return largest + sum.ln() - at_class;
-            }
-            y.iter_mut().for_each(|y| *y -= weight * share);
-            if let Some(y) = y.get_mut(class) {
-                *y += weight * smoothing;
-            }
-            largest + sum.ln() - smoothed
-        }
+        Loss::SoftmaxCrossEntropy => softmax_cross_entropy(y, label.class(), weight, smoothing),
         Loss::Squared => {
             let n = y.len() as f32;
             let mut total = 0.0;
@@ -95,23 +72,7 @@ pub(crate) fn replace_by_gradient(
             }
             total / n
         }
-        Loss::Hinge => {
-            let (class, n) = (label.class(), y.len() as f32);
-            let at_class = y.get(class).copied().unwrap_or(f32::NAN);
-            let (mut total, mut pull) = (0.0, 0.0);
-            for (i, y) in y.iter_mut().enumerate() {
-                let margin = if i == class { 0.0 } else { 1.0 - at_class + *y };
-                // A NaN stays one.
-                let short = margin > 0.0 || margin.is_nan();
-                total += if short { margin } else { 0.0 };
-                *y = if short { weight / n } else { 0.0 };
-                pull += *y;
-            }
-            if let Some(y) = y.get_mut(class) {
-                *y = -pull;
-            }
-            total / n
-        }
+        Loss::Hinge => hinge(y, label.class(), weight),
         Loss::Logistic => {
             let class = (1.0 - smoothing) * label.class() as f32 + 0.5 * smoothing;
             let x = y[0];
@@ -120,6 +81,48 @@ pub(crate) fn replace_by_gradient(
             x.max(0.0) + (-x.abs()).exp().ln_1p() - class * x
         }
     }
+}
+
+fn softmax_cross_entropy(y: &mut [f32], class: usize, weight: f32, smoothing: f32) -> f32 {
+    let largest = y.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let at_class = y.get(class).copied().unwrap_or(f32::NAN);
+    let share = smoothing / y.len() as f32;
+    let smoothed = (1.0 - smoothing) * at_class + share * y.iter().sum::<f32>();
+    let mut sum = 0.0;
+    for y in y.iter_mut() {
+        *y = (*y - largest).exp();
+        sum += *y;
+    }
+    let factor = weight / sum;
+    for (i, y) in y.iter_mut().enumerate() {
+        *y = *y * factor - if i == class { weight } else { 0.0 };
+    }
+    if smoothing == 0.0 {
+        return largest + sum.ln() - at_class;
+    }
+    y.iter_mut().for_each(|y| *y -= weight * share);
+    if let Some(y) = y.get_mut(class) {
+        *y += weight * smoothing;
+    }
+    largest + sum.ln() - smoothed
+}
+
+fn hinge(y: &mut [f32], class: usize, weight: f32) -> f32 {
+    let n = y.len() as f32;
+    let at_class = y.get(class).copied().unwrap_or(f32::NAN);
+    let (mut total, mut pull) = (0.0, 0.0);
+    for (i, y) in y.iter_mut().enumerate() {
+        let margin = if i == class { 0.0 } else { 1.0 - at_class + *y };
+        // A NaN stays one.
+        let short = margin > 0.0 || margin.is_nan();
+        total += if short { margin } else { 0.0 };
+        *y = if short { weight / n } else { 0.0 };
+        pull += *y;
+    }
+    if let Some(y) = y.get_mut(class) {
+        *y = -pull;
+    }
+    total / n
 }
 
 /// The class that the outputs of a sample point to; `None` if the loss has no classes.
