@@ -9,6 +9,7 @@ for sampling in subsample poisson allocate; do
   grep -E '"(test_accuracy|test_loss)"' "$sampling.json"
 done
 "$dpsgd" curve --config subsample/config.toml --config poisson/config.toml --out curves.svg
+grep -q "subsample (" curves.svg
 # A grid with seeds, side by side; the privacy of searching is stated.
 "$dpsgd" sweep --net logistic --epochs 1 --noise-multiplier 4 --groups 4096 --vary step=1,4 --seeds 2 --jobs 2 --ledger none --quiet \
   --out sweep > sweep.txt

@@ -1,11 +1,11 @@
 //! `dpsgd curve`: the trade-off functions of one or more runs as a picture.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dpsgd::report::chart;
 use dpsgd::report::curve::{CurveRun, Tradeoff};
-use dpsgd::train::directory::write_atomically;
+use dpsgd::train::directory::{CONFIG, write_atomically};
 use dpsgd::{RawSettings, Settings};
 
 use crate::failure::{Failure, at};
@@ -78,10 +78,29 @@ impl CurveCommand {
         if self.config.is_empty() {
             return Ok(vec![(String::new(), self.settings.with_file(None)?.resolve()?)]);
         }
-        let run = |path: &PathBuf| {
-            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-            Ok((name, self.settings.with_file(Some(path))?.resolve()?))
-        };
+        let run = |path: &PathBuf| Ok((name_of(path), self.settings.with_file(Some(path))?.resolve()?));
         self.config.iter().map(run).collect()
+    }
+}
+
+/// What a picture calls the run of a file: its name, or that of its run directory, because there every file is
+/// `config.toml`.
+fn name_of(path: &Path) -> String {
+    let named = match path.file_name() {
+        Some(file) if file == CONFIG => path.parent().and_then(Path::file_name).or(path.file_stem()),
+        _ => path.file_stem(),
+    };
+    named.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_told_apart() {
+        let names = ["runs/a/config.toml", "runs/b/config.toml", "weak.toml", "config.toml"];
+        let names = names.map(|path| name_of(Path::new(path)));
+        assert_eq!(names, ["a", "b", "weak", "config"]);
     }
 }
