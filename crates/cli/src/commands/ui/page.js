@@ -91,7 +91,7 @@ function showNumbers({ runs }) {
     }).join("");
     $("rounds").textContent = `${run.rounds.toLocaleString("en")} rounds.`;
     if (run.refused.length) $("message").textContent = `No claim against ${run.refused.join("; ")}`;
-    $("command").textContent = run.command;
+    showCommand(run.command);
   }
   const row = (run, i) => {
     const cells = run.error ? `<td>${escaped(run.error)}</td>`
@@ -147,6 +147,11 @@ $("keep").addEventListener("click", () => { if (kept.length < 5) kept.push(curre
 $("forget").addEventListener("click", () => { kept = []; changed(); });
 $("link").addEventListener("click", () => { remember(); copy(location.href, $("link")); });
 $("copy").addEventListener("click", () => copy($("command").textContent, $("copy")));
+// A line may break before a flag, not inside one.
+function showCommand(text) {
+  const parts = text.split(/ (?=--)/).map((part) => `<span>${escaped(part)}</span>`);
+  $("command").innerHTML = parts.join(" ");
+}
 async function copy(text, button) {
   const said = button.textContent;
   try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
