@@ -33,7 +33,7 @@
 //! | [`shared_ledger`] | what all runs have spent, remembered outside of their directories |
 //! | [`evaluation`] | how a model does on samples it was not trained on |
 //! | [`predict`], [`pytorch`] | the model on new samples, here and in PyTorch |
-//! | [`sweep`], [`compare`] | many runs: what they reached, what they leak together, the best one chosen privately |
+//! | [`sweep`], [`compare`] | many runs: what they reach and leak together, the best chosen privately |
 //! | [`canaries`] | the training once more, with canaries |
 //! | [`observer`] | how a run shows itself |
 //! | [`browse`] | what a page about mechanisms and runs shows |
@@ -44,6 +44,7 @@
 pub mod browse;
 pub mod canaries;
 pub mod compare;
+mod date;
 mod error;
 pub mod evaluation;
 pub mod facts;

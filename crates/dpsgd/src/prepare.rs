@@ -64,7 +64,9 @@ impl Prepared {
         let rehearsal = raw.uncalibrated().resolve_for(inputs.population)?;
         if let Question::Delta { .. } = rehearsal.question {
             return Err(Error::Refused(
-                "epsilon: it asks account for δ; for training give --target-epsilon or --max-epsilon".into(),
+                "epsilon: only `dpsgd account` takes it, to find δ; to train, give --target-epsilon (σ is \
+                 chosen for it) or --max-epsilon (the run stops before it)"
+                    .into(),
             ));
         }
         let follows_accuracy = |schedule: &Schedule| {
@@ -127,6 +129,7 @@ impl Prepared {
             planned_rounds: None,
             selection: self.selection.clone(),
             run: None,
+            begun: None,
         }
     }
 

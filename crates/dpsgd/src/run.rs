@@ -350,7 +350,7 @@ impl<M: Model> Run<M> {
             return Ok(());
         }
         let randomness = randomness(&self.settings, self.trainer.ledger().resumes())?;
-        // Behind the draws of a normalisation.
+        // After the draws of a normalisation.
         let mut drawn = 1 << 32;
         let found = test.release(self.both(last).0, &mut |deviation| {
             drawn += 1;
@@ -455,6 +455,7 @@ pub(crate) fn summary<'a>(
         stopped,
         uncovered: &facts.uncovered,
         normalisation: normalisation(settings, constants),
+        algorithm: settings.algorithm_json(),
     }
 }
 

@@ -13,11 +13,13 @@
 use std::path::Path;
 
 use dpsgd_privacy::Account;
-use dpsgd_train::directory::{LEDGER, MODEL, REPORT, SUMMARY};
+use dpsgd_train::directory::{LEDGER, METRICS, MODEL, REPORT, SUMMARY};
+use dpsgd_train::ledger::Digest;
 use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::facts::{FACTS, Facts};
 use crate::run::directory::saved_constants;
 use crate::run::{metrics, spent_account, summary};
 use crate::saved::{LedgerSummary, SavedRun};
@@ -45,6 +47,37 @@ pub struct Verification {
     pub finished: bool,
     /// What the shared ledger says.
     pub seen: Seen,
+    /// Which run this is, for whoever signs it.
+    pub identity: Identity,
+}
+
+/// Which run was verified: what an officer signs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The random name of the run; nothing for a run that no shared ledger recorded.
+    pub run: Option<String>,
+    /// The day on which it began, in UTC; nothing for runs of earlier versions.
+    pub begun: Option<String>,
+    /// The SHA-256 of the list of SHA-256 of [`SIGNED`], as `sha256sum … | sha256sum` in the directory prints
+    /// it; nothing for a run without results, or whose files do not agree.
+    pub sha256: Option<String>,
+}
+
+/// The files that [`Identity::sha256`] covers: everything that states a result, and nothing that may not be
+/// published. The ledger holds the digest of the configuration.
+pub const SIGNED: [&str; 6] = [FACTS, LEDGER, METRICS, MODEL, REPORT, SUMMARY];
+
+impl Identity {
+    fn of(facts: &Facts, directory: &Path, finished: bool) -> Result<Self, Error> {
+        let mut list = String::new();
+        for name in SIGNED.iter().filter(|_| finished) {
+            let path = directory.join(name);
+            let bytes = std::fs::read(&path).map_err(Error::io(&path))?;
+            list.push_str(&format!("{}  {name}\n", Digest::of(&[&bytes])));
+        }
+        let sha256 = finished.then(|| Digest::of(&[list.as_bytes()]).to_string());
+        Ok(Self { run: facts.run.clone(), begun: facts.begun.clone(), sha256 })
+    }
 }
 
 impl SavedRun {
@@ -73,7 +106,8 @@ impl SavedRun {
         let measurements = metrics::read(self.path())?;
         let Some(last) = measurements.last() else {
             let findings = closed_without(&ledger);
-            return Ok(Verification { findings, account, ledger, finished: false, seen });
+            let identity = Identity::of(&facts, self.path(), false)?;
+            return Ok(Verification { findings, account, ledger, finished: false, seen, identity });
         };
         let constants = saved_constants(self.path())?;
         let told = summary(&settings, &facts, &account, last, ledger, constants.as_ref(), self.path()).json();
@@ -98,6 +132,10 @@ impl SavedRun {
         let mut findings = if finished { Vec::new() } else { closed_without(&ledger) };
         if finished {
             let summary = read_json(&self.path().join(SUMMARY))?;
+            if summary.get("algorithm").is_none() {
+                // Written before summaries had it; the ledger binds the configuration, which says the same.
+                expected.retain(|(name, _)| *name != "algorithm");
+            }
             compare(SUMMARY, &summary, &expected, &mut findings);
             let model = model_metadata(&self.path().join(MODEL))?;
             let inside: Vec<_> =
@@ -110,7 +148,8 @@ impl SavedRun {
                 findings.push(Finding { file: REPORT, what: what.into() });
             }
         }
-        Ok(Verification { findings, account, ledger, finished, seen })
+        let identity = Identity::of(&facts, self.path(), finished && findings.is_empty())?;
+        Ok(Verification { findings, account, ledger, finished, seen, identity })
     }
 }
 

@@ -144,9 +144,11 @@ fn the_summary_of_a_run() {
         uncovered: &[],
         features: Some("scattering"),
         normalisation: Some(NormalisationConstants { mean: [0.5][..].into(), std: [0.25][..].into() }),
+        algorithm: serde_json::json!({ "clip": 1.0, "step": 0.5 }),
     };
     let value = summary.json();
     assert_eq!(value["noise"], serde_json::json!({ "kind": "exact", "covers": "exact: a Gaussian" }));
+    assert_eq!(value["algorithm"]["step"], 0.5);
     assert_eq!(value["normalisation"], serde_json::json!({ "mean": [0.5], "std": [0.25] }));
     assert_eq!(value["guarantees"][0]["tradeoff"].as_array().unwrap().len(), 3);
     // Lines are wrapped anywhere but inside a number.

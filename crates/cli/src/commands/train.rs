@@ -9,13 +9,14 @@ use dpsgd::report::text::{number, subscript};
 use dpsgd::report::{Sizes, json};
 use dpsgd::shared_ledger::{Rollback, Seen};
 use dpsgd::train::Native;
+use dpsgd::verify::{Identity, SIGNED};
 use dpsgd::{Outcome, Prepared, RawSettings, Run, SavedRun, prepare};
 use serde_json::json;
 
 use super::ledger::At;
 use crate::failure::Failure;
 use crate::print;
-use crate::terminal::{Progress, stop_politely, tell};
+use crate::terminal::{Progress, stop_politely, tell, warn_of_delta};
 
 /// The flags of `dpsgd train`.
 #[derive(Args)]
@@ -72,9 +73,7 @@ impl TrainCommand {
         let raw = self.settings.with_file(self.config.as_deref())?.anchored();
         let mut progress = Progress::new(self.shown.quiet);
         let prepared = Prepared::new(&raw, &mut progress)?;
-        if let Some(warning) = prepared.settings.delta_warning() {
-            tell(&format!("warning: {warning}"));
-        }
+        warn_of_delta(&prepared.settings);
         let run = prepared.start(self.out)?;
         train(run, progress, self.shown)
     }
@@ -119,7 +118,7 @@ fn train(run: Run<Native>, mut progress: Progress, shown: Shown) -> Result<(), F
         ));
     }
     if !outcome.finished {
-        return Err(Failure::Other(outcome.statement));
+        return Err(Failure::Stopped(outcome.statement));
     }
     if shown.json { print(&json::line(&outcome.summary)) } else { print(&outcome.statement) }
 }
@@ -219,15 +218,20 @@ impl VerifyCommand {
                 "finished": found.finished,
                 "rounds_charged": found.ledger.charged,
                 "resumes": found.ledger.resumes,
+                "run": found.identity.run,
+                "begun": found.identity.begun,
+                "sha256": found.identity.sha256,
+                "version": env!("CARGO_PKG_VERSION"),
                 "shared_ledger": seen(&found.seen).0,
                 "guarantees": told["guarantees"].take(),
                 "note": run.facts()?.note(&settings),
             })))?;
         } else {
-            let mut text = format!(
+            let mut text = which(&found.identity);
+            text.push_str(&format!(
                 "the ledger is whole: {} rounds charged, resumed {} times\n",
                 found.ledger.charged, found.ledger.resumes
-            );
+            ));
             for given in &found.account.guarantees {
                 text.push_str(&format!(
                     "computed anew: ε ≤ {} at δ = {} against {}\n",
@@ -245,12 +249,25 @@ impl VerifyCommand {
                 text.push_str("the run has not finished: there is no summary, model or report yet\n");
             }
             text.push_str(seen(&found.seen).1);
+            if let Some(digest) = &found.identity.sha256 {
+                text.push_str(&format!(
+                    "to sign: SHA-256 {digest}\n  of `sha256sum {} | sha256sum` in the directory\n",
+                    SIGNED.join(" ")
+                ));
+            }
             print(&text)?;
         }
         let list: Vec<String> =
             found.findings.iter().map(|finding| format!("{}: {}", finding.file, finding.what)).collect();
         if list.is_empty() { Ok(()) } else { Err(Failure::Other(list.join("; "))) }
     }
+}
+
+/// Which run it is, and who looked at it.
+fn which(identity: &Identity) -> String {
+    let name = identity.run.as_deref().unwrap_or("without a name (no shared ledger recorded it)");
+    let day = identity.begun.as_ref().map(|day| format!(", begun on {day}")).unwrap_or_default();
+    format!("run {name}{day}; verified with dpsgd {}\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// What the shared ledger says: for programs and for people.

@@ -12,6 +12,7 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use super::Run;
 use super::directory::{Directory, Interrupted, discard};
 use crate::Error;
+use crate::date::today;
 use crate::evaluation::{Evaluate, PrivateTest};
 use crate::facts::Facts;
 use crate::inputs::Constants;
@@ -80,6 +81,7 @@ impl<M: Model> Job<M> {
             planned_rounds: None,
             selection: None,
             run: None,
+            begun: None,
         };
         Self::with_facts(settings, facts, model, weights)
     }
@@ -221,7 +223,7 @@ impl<M: Model> Job<M> {
         let config = self.settings.config_text()?;
         let private = randomness.is_private();
         let recording = self.recording()?;
-        self.facts.run = recording.name()?;
+        (self.facts.run, self.facts.begun) = (recording.name()?, Some(today()));
         let (directory, mut ledger) =
             Directory::create(path, &config, &self.facts, Arc::clone(&plan), private, constants)?;
         let begun = recording.begin(&self.settings, &self.facts, path, &mut ledger).and_then(|()| {
@@ -252,7 +254,8 @@ impl<M: Model> Job<M> {
 
     pub(crate) fn resume_with(mut self, interrupted: Interrupted) -> Result<Run<M>, Error> {
         let Interrupted { directory, ledger, state, seconds } = interrupted;
-        self.facts.run = Facts::read(directory.path())?.run;
+        let begun = Facts::read(directory.path())?;
+        (self.facts.run, self.facts.begun) = (begun.run, begun.begun);
         let randomness = self.randomness(ledger.resumes())?;
         Ok(Run {
             trainer: Trainer::resume(ledger, self.model, state, randomness)?,

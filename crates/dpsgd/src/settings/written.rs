@@ -1,6 +1,7 @@
 //! Every decision, written down so that it can be read again.
 
 use dpsgd_privacy::mechanism::{Length, NoiseScale, Sampling};
+use serde_json::{Value, json};
 
 use super::algorithm::InnerChoice;
 use super::names::Normalise;
@@ -55,6 +56,15 @@ impl Settings {
             raw.phase = phases;
         }
         raw
+    }
+
+    /// How the run trained, by the names of the settings: clip, step, inner, outer, seed and the like.
+    pub fn algorithm_json(&self) -> Value {
+        let mut raw = RawSettings { seed: self.seed, ..RawSettings::default() };
+        self.algorithm.write(&mut raw);
+        let given = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        let all = json!(raw).as_object().cloned().unwrap_or_default().into_iter();
+        all.filter(|(_, value)| given(value)).map(|(name, value)| (name.replace('-', "_"), value)).collect()
     }
 
     fn raw_phases(&self) -> impl Iterator<Item = RawSettings> {

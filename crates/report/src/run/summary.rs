@@ -64,6 +64,8 @@ pub struct Summary<'a> {
     pub features: Option<&'a str>,
     /// The constants of the normalisation, which users of the model need.
     pub normalisation: Option<NormalisationConstants<'a>>,
+    /// How it was trained, by the names of the settings: clip, step, inner, outer, seed and the like.
+    pub algorithm: Value,
 }
 
 impl Summary<'_> {
@@ -97,6 +99,7 @@ impl Summary<'_> {
         value.insert("net".into(), json!(self.net));
         value.insert("parameters".into(), json!(self.parameters));
         value.insert("mechanism".into(), account["mechanism"].take());
+        value.insert("algorithm".into(), self.algorithm.clone());
         value.insert("noise".into(), json!({ "kind": self.noise.kind, "covers": self.noise.covers }));
         value.insert("features".into(), json!(self.features));
         value.insert("normalisation".into(), json!(self.normalisation));
