@@ -11,6 +11,9 @@ pub enum Failure {
     /// The operating system reported an error, or what was examined is not as it should be.
     #[error("{0}")]
     Other(String),
+    /// Somebody pressed Ctrl-C: what was done and how to continue. Not an error, and not finished either.
+    #[error("{0}")]
+    Stopped(String),
     /// Bad input for which help was shown already.
     #[error("see the help")]
     Shown,

@@ -154,20 +154,17 @@ fn refuse(mut error: clap::Error) -> Result<(), Failure> {
             let tip = match error.get(ContextKind::InvalidArg) {
                 Some(ContextValue::String(given)) => {
                     let ours = suggestion(given.split([' ', '=']).next().unwrap_or_default(), &[]);
-                    ours.map(|ours| format!("\n  tip: instead of {given}, use --{ours}"))
+                    ours.map(|ours| format!("instead of {given}, use --{ours}"))
                 }
                 _ => None,
             };
-            if tip.is_some() {
+            if let Some(tip) = tip {
                 // What it means elsewhere is a better tip than what it looks like.
                 error.remove(ContextKind::SuggestedArg);
-                error.remove(ContextKind::Usage);
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
             }
             // Coloured where standard error is a terminal.
             let _ = error.print();
-            if let Some(tip) = tip {
-                tell(&tip);
-            }
             Err(Failure::Shown)
         }
     }
@@ -179,6 +176,10 @@ fn main() -> ExitCode {
         Err(Failure::Shown) => return ExitCode::from(2),
         Err(Failure::Input(why)) => (2, why),
         Err(Failure::Other(why)) => (1, why),
+        Err(Failure::Stopped(said)) => {
+            tell(said.trim_end());
+            return ExitCode::from(1);
+        }
     };
     // One line, whatever the message quotes.
     let line = why.split_whitespace().collect::<Vec<_>>().join(" ");

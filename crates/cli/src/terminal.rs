@@ -8,13 +8,20 @@ use std::time::Duration;
 use dpsgd::report::rounding::up;
 use dpsgd::report::run::Measurement;
 use dpsgd::report::text::{duration, number, thousands};
-use dpsgd::{Observer, Outlook};
+use dpsgd::{Observer, Outlook, RawSettings, Settings};
 use dpsgd_reproduce::{EpochDone, Watch};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Writes a line to standard error; nothing is left to be done if that is closed.
 pub fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Says so if δ promises next to nothing.
+pub fn warn_of_delta(settings: &Settings) {
+    if let Some(warning) = settings.delta_warning() {
+        tell(&format!("warning: {warning}"));
+    }
 }
 
 /// A bar with a template that is a constant and was tried; a default bar is as true.
@@ -57,6 +64,13 @@ impl Progress {
         }
     }
 
+    /// Says that σ is about to be chosen, on a terminal: a statement that is piped has no use for it.
+    pub fn calibrating_for(&mut self, raw: &RawSettings) {
+        if let (Shown::Terminal(_), Some(epsilon)) = (&self.shown, raw.target()) {
+            self.calibrating(epsilon);
+        }
+    }
+
     /// A bar over things that are counted, where there is a terminal.
     pub fn counts(&mut self, what: &str, length: u64) {
         if let Shown::Terminal(bar) = &mut self.shown {
@@ -92,22 +106,23 @@ impl Observer for Progress {
     }
 
     fn calibrating(&mut self, epsilon: f64) {
-        if let Shown::Terminal(_) = self.shown {
-            tell(&format!("choosing the smallest σ for ε ≤ {} …", number(epsilon)));
-        }
+        self.say(&format!("choosing the smallest σ for ε ≤ {} …", number(epsilon)));
     }
 
     fn begins(&mut self, outlook: &Outlook<'_>) {
         (self.epochs, self.private) = (outlook.epochs, outlook.note.is_none());
         if let Shown::Terminal(bar) = &mut self.shown {
             let fresh = ProgressBar::new(outlook.rounds).with_position(outlook.next);
-            // What does not fit is cut off at the right: the line never wraps.
-            let fresh = styled(fresh, "{prefix} {bar:16.cyan/dim} {eta:>4} left · {wide_msg}");
+            // What does not fit is cut off at the right: the line never wraps. On 60 columns the accuracy fits.
+            let columns = columns_of_stderr();
+            let width = if columns < 100 { 6 } else { 16 };
+            let template = format!("{{prefix}} {{bar:{width}.cyan/dim}} {{eta:>4}} left · {{wide_msg}}");
+            let fresh = styled(fresh, &template);
             fresh.reset_eta();
             fresh.set_message("starting");
             *bar = Some(fresh);
         }
-        self.name(0.0);
+        self.name(outlook.epochs * outlook.next as f64 / outlook.rounds.max(1) as f64);
         if let Some(note) = outlook.note {
             self.say(&format!("this run is {note}"));
         }
@@ -136,7 +151,8 @@ impl Observer for Progress {
         let auc = seen.two_classes.map(|two| format!(" · AUC {:.3}", two.auc)).unwrap_or_default();
         let loss = match seen.test_loss.is_nan() && seen.test_accuracy.is_none() {
             true => String::new(),
-            false => format!(" · loss {:.4}{accuracy}{auc}", seen.test_loss),
+            // The loss last: it is the first to be cut off.
+            false => format!("{accuracy}{auc} · loss {:.4}", seen.test_loss),
         };
         let said = format!("ε ≤ {}{loss}", up(seen.epsilon, 4));
         match &self.shown {
@@ -175,12 +191,17 @@ pub fn stop_politely() {
         if STOP.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        // Not behind the bar, on whose line the cursor is.
+        // On a line of its own: the cursor is on that of the bar.
         let below = if std::io::stderr().is_terminal() { "\n" } else { "" };
         tell(&format!("{below}stopping after this round; press Ctrl-C again to stop at once"));
     };
     // Without a handler Ctrl-C ends the process at once, and the run resumes from its last checkpoint.
     let _ = ctrlc::set_handler(pressed);
+}
+
+/// The columns of the terminal; 80 where it does not say.
+fn columns_of_stderr() -> usize {
+    terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
 }
 
 fn remaining(seen: &Measurement, epochs: f64) -> String {
@@ -202,7 +223,7 @@ impl Rounds {
         if quiet {
             return Self(ProgressBar::hidden());
         }
-        let template = format!("{name} {{bar:30.cyan/dim}} {{pos}}/{{len}} · {{eta}} left");
+        let template = format!("{name} {{wide_bar:.cyan/dim}} {{pos}}/{{len}} · {{eta}} left");
         Self(styled(ProgressBar::new(0), &template))
     }
 }
@@ -243,8 +264,8 @@ impl Grid {
         let bars = MultiProgress::new();
         let bar = |template: &str| styled(bars.add(ProgressBar::new(0)), template);
         Grid::Bars(
-            bar("{prefix} {bar:30.cyan/dim} {percent} % · {msg}"),
-            bar("{prefix} {bar:30.green/dim} epoch {pos}/{len} · {msg}"),
+            bar("{prefix} {bar:16.cyan/dim} {percent} % · {wide_msg}"),
+            bar("{prefix} {bar:16.green/dim} epoch {pos}/{len} · {wide_msg}"),
         )
     }
 }

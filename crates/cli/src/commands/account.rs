@@ -8,7 +8,7 @@ use dpsgd::{RawSettings, Sizes};
 
 use crate::failure::Failure;
 use crate::print;
-use crate::terminal::tell;
+use crate::terminal::{Progress, warn_of_delta};
 
 /// The flags of `dpsgd account`: those of `dpsgd train`.
 #[derive(Args)]
@@ -48,10 +48,10 @@ pub struct AccountCommand {
 impl AccountCommand {
     /// Accounts for the run and prints the result.
     pub fn run(self) -> Result<(), Failure> {
-        let settings = self.settings.with_file(self.config.as_deref())?.resolve()?;
-        if let Some(warning) = settings.delta_warning() {
-            tell(&format!("warning: {warning}"));
-        }
+        let raw = self.settings.with_file(self.config.as_deref())?;
+        Progress::new(self.json).calibrating_for(&raw);
+        let settings = raw.resolve()?;
+        warn_of_delta(&settings);
         let account = settings.account()?;
         let sizes = Sizes { samples: settings.samples, groups: settings.groups };
         if self.json {

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::print;
+use crate::terminal::warn_of_delta;
 
 /// The flags of `dpsgd calibrate`.
 #[derive(Args)]
@@ -127,6 +128,7 @@ impl CalibrateCommand {
         let target_epsilon = target_epsilon.or(raw.target_epsilon);
         let settings = self.solve.prepared(raw)?.resolve()?;
         let (target, delta) = self.target(&settings, target_epsilon)?;
+        warn_of_delta(&settings);
         let found = self.found(&settings, target, delta)?;
         if self.json {
             return print(&json::line(&self.value(&settings, &found, target, delta)));

@@ -120,7 +120,7 @@ impl SweepCommand {
             }
         };
         if !finished {
-            return Err(Failure::Other(statement));
+            return Err(Failure::Stopped(statement));
         }
         if self.json { print(&json::line(&value)) } else { print(&statement) }
     }

@@ -227,7 +227,14 @@ impl Settings {
 
     /// What is wrong with δ, if it promises next to nothing.
     pub fn delta_warning(&self) -> Option<String> {
-        let (delta, samples) = (self.budget.delta, self.samples? as f64);
+        let first = self.config.phases.first()?;
+        let published = match &self.data.source {
+            Source::Known(known) => Some(known.samples()),
+            Source::Other(_) => None,
+        };
+        // An account of a published data set has no N of its own, and a warning needs one.
+        let samples = self.samples.or(first.sampling.population()).or(published)? as f64;
+        let delta = self.budget.delta;
         (delta >= 1.0 / samples).then(|| {
             format!(
                 "δ = {} is not below 1/N = {}: a mechanism that publishes a random sample as it is would \
