@@ -1,5 +1,4 @@
-//! A residual network and an inner algorithm of your own, with ledger, resume and report: interrupt it and
-//! run it again.
+//! A residual network and an inner algorithm of your own, with ledger, resume (run it again) and report.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,8 +73,8 @@ fn main() -> Result<(), dpsgd::Error> {
         Evaluation { loss, accuracy, clipped: f64::NAN, ..Evaluation::default() }
     });
     let weights = (0..d).map(|i| 0.2 * (i as f32 * 1.7).sin()).collect();
-    let directory = std::env::args().nth(1).unwrap_or("runs/residual".into());
+    let out = std::env::args().nth(1).unwrap_or("runs/residual".into());
     let job = Job::new(settings, Arc::new(model), weights).tested_by(measured);
-    println!("{}", job.start_or_resume(Path::new(&directory))?.train(&mut ())?.statement);
+    println!("{}", job.start_or_resume(Path::new(&out))?.train(&mut ())?.statement);
     Ok(())
 }
