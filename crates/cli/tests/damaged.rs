@@ -59,7 +59,7 @@ fn with_damaged(
         if output.status.success() {
             accepted(&what, output);
         } else {
-            // The experiments of `reproduce` count a file that is no text as a fault of the machine.
+            // The experiments of `reproduce` count a file that is not text as a fault of the machine.
             let cell = file.contains("cells") && error.contains("valid UTF-8");
             assert_eq!(output.status.code(), Some(if cell { 1 } else { 2 }), "{what}");
             assert!(error.starts_with("error: ") && error.lines().count() == 1, "{what}");
@@ -188,7 +188,7 @@ fn damaged_known_data_are_refused() {
     refused();
     let labels = fs::read(whole.join("t10k-labels-idx1-ubyte.gz")).unwrap();
     let mut bytes = vec![labels[..labels.len() / 2].to_vec(), b"".to_vec(), b"not an IDX file".to_vec()];
-    // Behind the header of gzip, which says when and where; in the middle; in its checksum.
+    // After the header of gzip, which says when and where; in the middle; in its checksum.
     for at in [10, labels.len() / 2, labels.len() - 5] {
         let mut changed = labels.clone();
         changed[at] ^= 4;

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use folder::Folder;
 
-/// So many that a process does half of them in no less time than the longest delay, also on a fast machine.
+/// Enough that a process does half of them in no less time than the longest delay, also on a fast machine.
 const ROUNDS: u64 = 2000;
 const KILLS: usize = 200;
 
@@ -177,7 +177,7 @@ impl Run {
         let records = self.records();
         match records.0 > records.1 {
             true => Phase::Record,
-            // Behind a resume the lines of lost updates stay in the metrics.
+            // After a resume the lines of lost updates stay in the metrics.
             false if ahead && measured.last() == last => Phase::Checkpoint,
             false if has("summary.json") => Phase::Report,
             false if has("model.safetensors") => Phase::Summary,

@@ -219,7 +219,7 @@ fn a_federation_is_shown_if_there_is_one() {
     let client = &found["clients"][0];
     assert_eq!((&client["name"], &client["attendance"]["epsilon"]), (&"site-2".into(), &"1.234".into()));
     assert_eq!((&client["state"], &client["line"]), (&"running".into(), &"model 598 · 180 sent".into()));
-    // A half-written file is no federation, and no reason to fail.
+    // A half-written file is not a federation, and not a reason to fail.
     fs::write(folder.path("fed/coordinator/status.json"), "{\"run\": ").expect("room on the disk");
     assert!(ui.json("/api/federation")["coordinator"].is_null());
 }

@@ -256,10 +256,10 @@ impl Header {
             _ => return Err("has a fortran_order that is neither True nor False".to_string()),
         };
         let inside = after("shape")?.strip_prefix('(').and_then(|text| text.split_once(')'));
-        let (sizes, _) = inside.ok_or("has a shape that is no tuple")?;
+        let (sizes, _) = inside.ok_or("has a shape that is not a tuple")?;
         let sizes = sizes.split(',').map(|size| size.trim().trim_end_matches('L'));
         let shape: Result<Vec<usize>, _> = sizes.filter(|size| !size.is_empty()).map(str::parse).collect();
-        let shape = shape.map_err(|_| "has a shape that is no tuple of sizes")?;
+        let shape = shape.map_err(|_| "has a shape that is not a tuple of sizes")?;
         if shape.len() > 8 {
             return Err(format!("has {} dimensions, at most 8 are read", shape.len()));
         }
@@ -364,7 +364,7 @@ mod tests {
             let text = refused(dtype, "(2,)");
             assert!(text.contains("a.npy: array x: dtype") && text.contains("astype"), "{text}");
         }
-        assert!(refused("<f4", "((((").contains("no tuple"));
+        assert!(refused("<f4", "((((").contains("not a tuple"));
         assert!(refused("<f4", "(-1,)").contains("tuple of sizes"));
         let nested = "[".repeat(5000);
         assert!(parse(Path::new("a"), "", &file(&nested, &[])).is_err());

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(repeated(&train, &set(200..300)), Repeated { samples: 0, share: 0.0, by_chance: 0.0 });
     }
 
-    /// A table with few different rows repeats them everywhere, and that is no copy.
+    /// A table with few different rows repeats them everywhere, and that is not a copy.
     #[test]
     fn rows_that_repeat_themselves_are_no_copy() {
         let few = repeated(&set((0..1000).map(|i| i % 8)), &set((0..100).map(|i| i % 8)));

@@ -28,11 +28,12 @@
 //! | `label` | the column to predict: a class if it has `categories`, a value if a `range` | required |
 //! | `column` | an input: a `range`, mapped to 0 to 1, or `categories`, each a 0/1 feature | required |
 //! | `ignore` | columns that are not used; any other column without a meaning is refused | none |
-//! | `missing` | strings that mean no value: the mean of the column (the middle of its range if it is not normalised), or none of the categories | `""`, `"?"` |
+//! | `missing` | strings that mean no value, see below | `""`, `"?"` |
 //! | `unlisted` | an unlisted category: `"refuse"` the file, or `"zero"`, count it as missing | `"refuse"` |
 //! | `delimiter` | one ASCII character between fields, neither a quote nor an end of line | `","` |
 //!
-//! A value outside its range counts as the nearer end. A label is never missing or unlisted: such a row is
+//! A missing number counts as the mean of its column (the middle of its range if it is not normalised), a
+//! missing category as none of the list. A value outside its range counts as the nearer end. A label is never missing or unlisted: such a row is
 //! refused. No row is skipped, so that N does not depend on what the rows hold.
 //!
 //! `range = "from-data"` and `categories = "from-data"` take the range or the list from the training file.
@@ -141,7 +142,8 @@ pub struct Schema {
     #[serde(default)]
     pub ignore: Vec<String>,
     /// How a missing value is written: a number then counts as the mean of its column (the middle of its
-    /// range if it is not normalised), a category as none of the list. No row is left out, so that N does not depend on the data.
+    /// range if it is not normalised), a category as none of the list. No row is left out, so that N does not
+    /// depend on the data.
     #[serde(default = "missing")]
     pub missing: Vec<String>,
     /// What happens to a category that is not in the list.

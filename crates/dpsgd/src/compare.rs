@@ -211,7 +211,8 @@ pub(crate) fn said_together(runs: &[SavedRun]) -> Result<String, Error> {
         if run.facts()?.selection.is_some() {
             return Ok(format!(
                 "{} was chosen privately from several tries, which its own curve does not cover, so nothing is \
-                 added up here. The shared ledger has every try: dpsgd ledger states the sum of all that was trained.",
+                 added up here. The shared ledger has every try: dpsgd ledger states the sum of all that was \
+                 trained.",
                 run.path().display()
             ));
         }

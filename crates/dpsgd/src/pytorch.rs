@@ -27,7 +27,8 @@ pub fn program(settings: &Settings, network: &Network, constants: Option<&Consta
     text.push_str(match network.spec().loss {
         Loss::SoftmaxCrossEntropy => "\n\ndef probabilities(outputs):\n    return outputs.softmax(1)\n",
         Loss::Logistic => {
-            "\n\ndef probabilities(outputs):\n    one = outputs.sigmoid()\n    return torch.cat([1 - one, one], 1)\n"
+            "\n\ndef probabilities(outputs):\n    one = outputs.sigmoid()\n    \
+             return torch.cat([1 - one, one], 1)\n"
         }
         Loss::Hinge => {
             "\n\ndef probabilities(outputs):\n    # Not calibrated: they only order the classes.\n    \
@@ -64,11 +65,15 @@ const LOAD: &str = r#"net.load_state_dict(load_file(Path(__file__).with_name("mo
 net.eval()
 "#;
 
-const FROM_DATA: &str = "\n# The categories or ranges of some columns were taken from the training file, so that new rows cannot be\n\
-# prepared here: net(x) takes rows that have been.\n";
+const FROM_DATA: &str = r#"
+# The categories or ranges of some columns were taken from the training file, so new rows cannot be
+# prepared here: net(x) takes rows that have been.
+"#;
 
-const FEATURES: &str = "\n# The network was trained on fixed features of the images (scattering), which PyTorch does not have:\n\
-# net(x) takes those. `dpsgd predict` takes images.\n";
+const FEATURES: &str = r#"
+# The network was trained on fixed features of the images (scattering), which PyTorch does not have:
+# net(x) takes those. `dpsgd predict` takes images.
+"#;
 
 /// How images become inputs.
 fn images(settings: &Settings, constants: Option<&Constants>) -> String {

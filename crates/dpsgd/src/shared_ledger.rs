@@ -143,11 +143,13 @@ impl SharedLedger {
     pub fn keyed(&self, data: &Digest) -> Result<Digest, Error> {
         let path = self.path.join(KEY);
         let text = fs::read_to_string(&path).map_err(Error::io(&path))?;
-        let key: Digest =
-            text.trim_end().parse().map_err(|_| Error::file(&path, "is no key; restore it from a copy"))?;
+        let key: Digest = text
+            .trim_end()
+            .parse()
+            .map_err(|_| Error::file(&path, "is not a key; restore it from a copy"))?;
         // HMAC takes keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&key.0) else {
-            return Err(Error::file(&path, "is no key"));
+            return Err(Error::file(&path, "is not a key"));
         };
         mac.update(&data.0);
         Ok(Digest(mac.finalize().into_bytes().into()))

@@ -103,7 +103,7 @@ impl Attendance {
         replace(&directory.join(FILE), &serde_json::to_vec(self)?)
     }
 
-    /// Reads it; `None` for a run that is no client's.
+    /// Reads it; `None` for a run that is not a client's.
     pub fn read(directory: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(directory.join(FILE)).ok()?).ok()
     }

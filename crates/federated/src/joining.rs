@@ -235,7 +235,7 @@ const FIRST_FILES: [&str; 8] = [
 /// is left for the run to judge. The lock itself stays.
 fn clear_unbegun(out: &Path) -> Result<(), JoinError> {
     let io = |source| dpsgd::Error::Io { path: out.to_owned(), source };
-    // Without its lock this is no directory of a run, and with somebody else's the run is alive.
+    // Without its lock this is not the directory of a run, and with somebody else's the run is alive.
     let Ok(lock) = std::fs::OpenOptions::new().write(true).open(out.join(LOCK)) else { return Ok(()) };
     if lock.try_lock().is_err() {
         return Ok(());

@@ -197,7 +197,7 @@ impl Desk {
                 self.before = (Instant::now(), Some(accepted));
             }
             Some(_) => {}
-            // What an earlier process folded is no speed of this one.
+            // What an earlier process folded does not count towards the speed of this one.
             None => self.before = (Instant::now(), Some(accepted)),
         }
     }

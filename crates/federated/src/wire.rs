@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         self.array().map(f32::from_le_bytes)
     }
 
-    /// So many values; the bytes are there before anything is allocated.
+    /// This many values; the bytes are there before anything is allocated.
     pub(crate) fn values(&mut self, count: u64) -> Option<Vec<f32>> {
         let bytes = self.take(usize::try_from(count).ok()?.checked_mul(4)?)?;
         Some(bytes.as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect())

@@ -30,8 +30,9 @@
 //!
 //! Rust neither contracts nor reorders floating-point operations. Everything except [`multiply`] and [`dots`]
 //! therefore gives the same bits at every level, and the tests compare them. (In
-//! [`gaussian::rounded_normal`] levels may differ in which numbers they leave undecided, never in a number.) The two products use fused
-//! multiply-add where there is one and sum over vectors of different widths, so they agree only to rounding.
+//! [`gaussian::rounded_normal`] levels may differ in which numbers they leave undecided, never in a number.)
+//! The two products use fused multiply-add where there is one and sum over vectors of different widths, so
+//! they agree only to rounding.
 //!
 //! # Why these are written by hand
 //!

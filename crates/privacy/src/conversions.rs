@@ -126,7 +126,7 @@ fn most_exposed(phase: &Phase, g: f64) -> f64 {
             rounds * most.powi(2)
         }
         // An allocation may place all g samples in the same round of every epoch, in different cells as far
-        // as there are so many; what is left over then goes to the next round, if there is one.
+        // as there are that many; what is left over then goes to the next round, if there is one.
         Independent::Epochs(EpochDraw::Allocation { rounds: per_epoch, cells }) => {
             let most = cells.map_or(g, |cells| g.min(cells as f64));
             let full = (g / most).floor().min(per_epoch as f64);

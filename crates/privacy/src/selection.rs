@@ -8,13 +8,14 @@
 //!
 //! Q denotes one try: the draw of the settings, the whole transcript of the run, its score.
 //!
-//! | law of K | theorem | (λ, τ′)-RDP of the chosen run |
+//! | law of K | theorem | τ′, where the chosen run is (λ, τ′)-RDP |
 //! |---|---|---|
-//! | truncated negative binomial (η, γ) | 2 | τ′ = τ(λ) + (1+η)(1−1/λ̂)τ(λ̂) + (1+η) ln(1/γ)/λ̂ + ln E\[K\]/(λ−1), any λ̂ ≥ 1 |
-//! | Poisson (m) | 6 | τ′ = τ(λ) + m·δ̂ + ln m/(λ−1), if Q is (ε̂, δ̂)-DP with e^ε̂ ≤ 1 + 1/(λ−1) |
+//! | negative binomial (η, γ) | 2 | τ(λ) + (1+η)(1−1/λ̂)τ(λ̂) + (1+η) ln(1/γ)/λ̂ + ln E\[K\]/(λ−1) |
+//! | Poisson (m) | 6 | τ(λ) + m·δ̂ + ln m/(λ−1), if Q is (ε̂, δ̂)-DP with e^ε̂ ≤ 1 + 1/(λ−1) |
 //!
-//! where Q is (λ, τ(λ))-RDP. dp_accounting's `RepeatAndSelectDpEvent` states both theorems in the same form. Then (ε, δ)-DP follows with ε = τ′ + ln(1−1/λ) − ln(δλ)/(λ−1) (Canonne, Kamath
-//! and Steinke 2020, Proposition 12), at the best λ.
+//! where Q is (λ, τ(λ))-RDP, the negative binomial is truncated to K ≥ 1, and λ̂ ≥ 1 is free.
+//! dp_accounting's `RepeatAndSelectDpEvent` states both theorems in the same form. Then (ε, δ)-DP follows with
+//! ε = τ′ + ln(1−1/λ) − ln(δλ)/(λ−1) (Canonne, Kamath and Steinke 2020, Proposition 12), at the best λ.
 
 use crate::adversary::{self, Adversary};
 use crate::conversions::Renyi;

@@ -115,7 +115,7 @@ proptest! {
     ) {
         let whole = forged(&records(shuffled).join("\n"));
         let found = read(&ledger, &head, shuffled);
-        // Behind the last acknowledged record a line may have been begun.
+        // After the last acknowledged record a line may have been begun.
         let begun = ledger.strip_prefix(&whole.0[..]).is_some_and(|more| !more.contains(&b'\n'));
         prop_assert_eq!(found.is_ok(), begun && head == whole.1, "{:?}", found);
         if let Ok(history) = found {

@@ -285,7 +285,7 @@ fn only_an_unacknowledged_last_line_may_be_incomplete() {
         let found = read(&ledger[..length], &past[before].0, &mechanism);
         assert_eq!(found.is_ok(), length >= past[before].1, "length {length}");
         assert!(found.is_err() || found.unwrap().spent() == least);
-        // A torn line behind a record that is not in the head is not what a crash leaves.
+        // A torn line after a record that is not in the head is not what a crash leaves.
         let older = read(&ledger[..length], &past[before - 1].0, &mechanism);
         assert_eq!(older.is_ok(), (past[before - 1].1..=past[before].1).contains(&length));
     }

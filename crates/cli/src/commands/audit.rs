@@ -59,7 +59,8 @@ Examples:
   dpsgd audit mechanism --samples 60000
   dpsgd audit mechanism --config runs/mine/config.toml --out audit
   dpsgd audit mechanism --samples 60000 --sampling shuffle --groups 16 --group-size 64 --sigma 2 --seconds 20
-  dpsgd audit mechanism --samples 60000 --sampling poisson --groups 600 --noise-multiplier 1 --trials 20000 --json")]
+  dpsgd audit mechanism --samples 60000 --sampling poisson --groups 600 \\
+      --noise-multiplier 1 --trials 20000 --json")]
 pub struct MechanismAudit {
     #[command(flatten)]
     settings: RawSettings,

@@ -74,7 +74,7 @@ pub struct FederateCommand {
     /// Publish a model after this many updates [default: 1, and more beyond 100 clients]
     #[arg(long, value_name = "n", help_heading = "The network")]
     publish_every: Option<u64>,
-    /// So many clients send the opposite of their update
+    /// How many clients send the opposite of their update
     #[arg(long, value_name = "n", default_value_t = 0, help_heading = "The network")]
     attackers: u64,
     #[command(flatten)]

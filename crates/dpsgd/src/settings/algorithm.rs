@@ -142,7 +142,7 @@ impl Algorithm {
             InnerChoice::Own(Some(algorithm)) => Inner::Custom(Arc::clone(algorithm)).into(),
             InnerChoice::Own(None) => {
                 return refuse(
-                    "inner = own: the run used an algorithm of its program's own, and only that program can continue it",
+                    "inner = own: the run used an algorithm of its program, and only that program can continue it",
                 );
             }
         };

@@ -514,8 +514,8 @@ impl RawSettings {
         }
         layered!(
             self, below;
-            data data_dir test private_test test_mu normalise normalise_mu features features_cache net samples groups group_size epochs rounds sigma
-            noise_multiplier noise sampling rate rounds_per_epoch filter neighbours differing target_epsilon
+            data data_dir test private_test test_mu normalise normalise_mu features features_cache net samples
+            groups group_size epochs rounds sigma noise_multiplier noise sampling rate rounds_per_epoch filter neighbours differing target_epsilon
             max_epsilon delta adversary epsilon clip clip_rule step step_rule inner_step
             inner_result outer momentum label_smoothing views weight_decay average choose seed threads
             ledger data_set diagnostics network schema image_size channels_first;

@@ -11,9 +11,9 @@ pub(super) const BOTH: &str = "rate and groups: give both with poisson sampling 
     constants, and its size is private): the rate p, and m, the divisor of the noised sum, about p times the \
     size";
 
-pub(super) const BOTH_ALLOCATED: &str = "rounds-per-epoch and groups: give both with allocate sampling of your own data \
-    (they are public constants, and its size is private): the rounds B of an epoch, and m, the divisor of the \
-    noised sum, about the size divided by B";
+pub(super) const BOTH_ALLOCATED: &str = "rounds-per-epoch and groups: give both with allocate sampling of your own \
+    data (they are public constants, and its size is private): the rounds B of an epoch, and m, the divisor of \
+    the noised sum, about the size divided by B";
 
 const BOTH_CELLS: &str = "rounds-per-epoch and groups: give both with allocate sampling of your own data \
     (they are public constants, and its size is private): the rounds B of an epoch, and m, the cells of a \

@@ -37,7 +37,8 @@ impl Vary {
         if ["seed", "data", "test", "private-test", "ledger", "data-set", "threads"].contains(&name.as_str())
         {
             return Err(Error::Refused(format!(
-                "vary = {text}: {name} cannot vary in a sweep; use --seeds for seeds, and one sweep for each data set"
+                "vary = {text}: {name} cannot vary in a sweep; use --seeds for seeds, and one sweep for each \
+                 data set"
             )));
         }
         Ok(Self { name, values })

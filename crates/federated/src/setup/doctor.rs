@@ -59,7 +59,7 @@ pub fn server() -> Finding {
                 format!("older than {}.{}, which cannot do what is needed; {GET_IT}", OLDEST.0, OLDEST.1);
             Finding::bad(format!("{what}: {said}"), wrong)
         }
-        None => Finding::bad(what, format!("says {said:?}, which is no version of nats-server; {GET_IT}")),
+        None => Finding::bad(what, format!("says {said:?}, which is not a version of nats-server; {GET_IT}")),
     }
 }
 

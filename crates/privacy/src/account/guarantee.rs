@@ -137,7 +137,7 @@ impl Guarantee {
     }
 }
 
-/// ε from which on a run that exceeds it with probability one half has nothing left to attack.
+/// The ε above which a run that exceeds it with probability one half has nothing left to attack.
 const NOTHING_HIDDEN: f64 = 2e3;
 
 /// Whether the run leaks so much that error rates are far below anything a number can hold. It is asked only

@@ -297,7 +297,7 @@ impl Sampling {
         }
     }
 
-    /// s, samples per group; in cells, about so many.
+    /// s, samples per group; in cells, on average.
     pub const fn group_size(&self) -> u64 {
         match *self {
             Sampling::Subsample { group_size, .. }

@@ -32,7 +32,7 @@ pub fn verdict(last: &Measurement, baseline: Option<Baseline>) -> Option<String>
         )),
         (false, true) => last.two_classes.filter(rarely_positive).map(|seen| {
             format!(
-                "With the threshold ½ this model hardly ever predicts class 1{accuracy}. Its probabilities do \
+                "With the threshold ½ this model hardly ever predicts the positive class{accuracy}. Its probabilities do \
                  carry information (AUC {:.3}): rank by them, or choose a lower threshold.",
                 seen.auc
             )

@@ -25,7 +25,7 @@ pub struct Answers {
     pub group: Option<Interval>,
     /// f^L and f^U, or why there are none.
     pub band: Result<BoundsBand, String>,
-    /// The closed forms that speak of the run.
+    /// The closed forms that are about the run.
     pub printed: Vec<Printed>,
 }
 

@@ -177,7 +177,7 @@ fn sign(side: Side) -> char {
     }
 }
 
-/// A claim is no guarantee of ours: the nearest number.
+/// A claim is not a guarantee of ours: the nearest number.
 fn claimed(epsilon: f64) -> String {
     if !epsilon.is_finite() {
         return "∞".to_string();

@@ -26,7 +26,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not sixty-four small hexadecimal digits")]
 pub struct NoDigest;

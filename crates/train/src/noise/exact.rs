@@ -123,7 +123,7 @@ pub fn before_training(randomness: &Randomness, index: u64, steps: f64) -> f64 {
     let mut out = [0.0; 2];
     rounded_normal(Level::best(), &words, steps, &mut out);
     if out[0].is_nan() {
-        // Behind every round: a plan has fewer than 2⁴⁸.
+        // After every round: a plan has fewer than 2⁴⁸.
         let refinement = Refinement::new(randomness, (1 << 55) + index, 0);
         out[0] = refinement.rounded(first_bits(&words, 0), false, steps);
     }
