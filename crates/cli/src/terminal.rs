@@ -64,9 +64,9 @@ impl Progress {
         }
     }
 
-    /// Says that σ is about to be chosen, on a terminal: a statement that is piped has no use for it.
+    /// Says that σ is about to be chosen, if it is.
     pub fn calibrating_for(&mut self, raw: &RawSettings) {
-        if let (Shown::Terminal(_), Some(epsilon)) = (&self.shown, raw.target()) {
+        if let Some(epsilon) = raw.target() {
             self.calibrating(epsilon);
         }
     }
@@ -106,7 +106,10 @@ impl Observer for Progress {
     }
 
     fn calibrating(&mut self, epsilon: f64) {
-        self.say(&format!("choosing the smallest σ for ε ≤ {} …", number(epsilon)));
+        // Elsewhere what is refused after this is told in one line, and nothing before it.
+        if let Shown::Terminal(_) = self.shown {
+            tell(&format!("choosing the smallest σ for ε ≤ {} …", number(epsilon)));
+        }
     }
 
     fn begins(&mut self, outlook: &Outlook<'_>) {
