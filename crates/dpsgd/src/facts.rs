@@ -51,7 +51,7 @@ pub struct Facts {
     /// The random name under which the shared ledger knows the run; nothing for a run that is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The day on which the run began, in UTC, as in 2026-11-18.
+    /// The day on which the run began, in UTC, as in 2026-11-18; nothing for a try of a private selection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<String>,
 }

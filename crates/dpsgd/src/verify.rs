@@ -56,7 +56,8 @@ pub struct Verification {
 pub struct Identity {
     /// The random name of the run; nothing for a run that no shared ledger recorded.
     pub run: Option<String>,
-    /// The day on which it began, in UTC; nothing for runs of earlier versions.
+    /// The day on which it began, in UTC; nothing for tries of a private selection and
+    /// for runs of earlier versions.
     pub begun: Option<String>,
     /// The SHA-256 of the list of SHA-256 of [`SIGNED`], as `sha256sum … | sha256sum` in the directory prints
     /// it; nothing for a run without results, or whose files do not agree.

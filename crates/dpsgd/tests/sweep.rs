@@ -174,6 +174,8 @@ fn only_the_best_of_a_secret_number_is_kept() {
     }
     // The run says that another ε covers it, and verifies with that.
     let (settings, facts) = (run.settings().unwrap(), run.facts().unwrap());
+    // When the best try began says how many there were before it.
+    assert_eq!(facts.begun, None);
     let note = facts.note(&settings).unwrap();
     assert!(note.contains("the chosen one of several tries: ε ≤"), "{note}");
     assert!(run.verify().unwrap().findings.is_empty());

@@ -223,7 +223,9 @@ impl<M: Model> Job<M> {
         let config = self.settings.config_text()?;
         let private = randomness.is_private();
         let recording = self.recording()?;
-        (self.facts.run, self.facts.begun) = (recording.name()?, Some(today()));
+        self.facts.run = recording.name()?;
+        // The day of a privately chosen try would tell how many came before it, which must stay secret.
+        self.facts.begun = self.facts.selection.is_none().then(today);
         let (directory, mut ledger) =
             Directory::create(path, &config, &self.facts, Arc::clone(&plan), private, constants)?;
         let begun = recording.begin(&self.settings, &self.facts, path, &mut ledger).and_then(|()| {
