@@ -343,10 +343,12 @@ impl<M: Model> Run<M> {
     /// Measures the finished model on the private test set, unless that has been done before.
     ///
     /// # Guarantee
-    /// The noise is drawn once: what is on the disk is never drawn again, and what is not has not been seen.
+    /// The noise is drawn once in the life of the run: the ledger knows before it is drawn, and the shared ledger
+    /// with it, so that neither a crash nor an older copy of the directory draws it again
+    /// ([`Ledger::measure`](dpsgd_train::ledger::Ledger::measure)).
     fn measure_privately(&mut self, last: &Measurement) -> Result<(), Error> {
         let Some(test) = self.private_test.take() else { return Ok(()) };
-        if private_test(self.directory.path())?.is_some() {
+        if private_test(self.directory.path())?.is_some() || !self.trainer.ledger_mut().measure()? {
             return Ok(());
         }
         let randomness = randomness(&self.settings, self.trainer.ledger().resumes())?;

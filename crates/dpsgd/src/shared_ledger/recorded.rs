@@ -23,6 +23,8 @@ pub(crate) struct Resumption {
     recorder: Recorder,
     /// The rounds that a newer copy of the directory has charged.
     elsewhere: u64,
+    /// Whether a newer copy of the directory has measured the private test set.
+    measured: bool,
 }
 
 impl Recording {
@@ -99,9 +101,10 @@ impl Recording {
             }
             known.data = Some(data.to_string());
         }
-        let elsewhere = match (older(known, directory, history)?, self.rollback) {
-            (false, _) => 0,
-            (true, Rollback::Charge) => known.charged,
+        let (elsewhere, measured) = match (older(known, directory, history)?, self.rollback) {
+            (false, _) => (0, false),
+            // An entry of an earlier version does not say whether the copy it knows has measured.
+            (true, Rollback::Charge) => (known.charged, known.measured || known.finished),
             (true, Rollback::Refuse) => {
                 return Err(Error::file(
                     directory.path(),
@@ -113,7 +116,7 @@ impl Recording {
                 ));
             }
         };
-        Ok(Some(Resumption { recorder, elsewhere }))
+        Ok(Some(Resumption { recorder, elsewhere, measured }))
     }
 }
 
@@ -121,6 +124,9 @@ impl Resumption {
     /// Counts what a newer copy has charged and records every further step.
     pub(crate) fn apply(self, ledger: &mut Ledger) -> Result<(), Error> {
         ledger.charge_elsewhere(self.elsewhere)?;
+        if self.measured {
+            ledger.measured_elsewhere()?;
+        }
         Ok(ledger.witnessed_by(Box::new(self.recorder))?)
     }
 }
@@ -166,6 +172,7 @@ pub(crate) fn entry(settings: &Settings, run: &str, directory: &Path) -> Entry {
         begun,
         private: settings.seed.is_none(),
         finished: false,
+        measured: false,
         charged: 0,
         record: 0,
         head: String::new(),
