@@ -69,7 +69,7 @@ impl Recording {
     /// # Guarantee
     /// A run that is recorded goes on only if its directory has every record that the shared ledger knows, or
     /// if what the newer copy charged is counted ([`Rollback::Charge`]); and only on the data it was begun
-    /// with, where both digests are known.
+    /// with, where their digest is known.
     pub(crate) fn resume(
         &self,
         facts: &Facts,
@@ -100,6 +100,12 @@ impl Recording {
                 ));
             }
             known.data = Some(data.to_string());
+        } else if known.data.is_some() {
+            return Err(Error::file(
+                directory.path(),
+                "the run was begun on known data, and nothing says what the data are now; name them as when it \
+                 began (Job::on_data)",
+            ));
         }
         let (elsewhere, measured) = match (older(known, directory, history)?, self.rollback) {
             (false, _) => (0, false),
