@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpsgd_privacy::mechanism::{Mechanism, MechanismError};
+use dpsgd_privacy::mechanism::{Mechanism, MechanismError, Phase};
 
 pub use blocks::Blocks;
 pub use error::LedgerError;
@@ -238,7 +238,9 @@ impl<S: Storage> Ledger<S> {
         if round >= self.charged {
             let begun = Instant::now();
             self.length = match self.paid {
-                Some((end, sync)) if self.plan().mechanism().size_is_public() => {
+                Some((end, sync))
+                    if !self.plan().mechanism().phases().iter().any(Phase::has_private_size) =>
+                {
                     self.blocks.next(self.length, begun - end, sync)
                 }
                 Some(_) => self.blocks.doubled(self.length),
