@@ -99,9 +99,10 @@ fn called(
 /// Trains a model whose rows Python computes, in the directory of the run.
 ///
 /// Begins the run, or with `resume` continues it, as a client of a federation with a `visit`; the result says whether it finished. An exception of the
-/// model ends the call: its round is spent, everything before it is saved.
+/// model ends the call: its round is spent, everything before it is saved. `data` is a digest of the training samples,
+/// where they can be read: a run is resumed on the same ones only.
 #[pyfunction]
-#[pyo3(signature = (given, *, worker, samples, chunk, weights, tensors, directory, resume, observer, test, test_samples, baseline=None, visit=None, random=false))]
+#[pyo3(signature = (given, *, worker, samples, chunk, weights, tensors, directory, resume, observer, test, test_samples, baseline=None, visit=None, random=false, data=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn train_model<'py>(
     py: Python<'py>,
@@ -119,6 +120,7 @@ pub fn train_model<'py>(
     baseline: Option<(Option<f64>, Option<f64>)>,
     visit: Option<(Py<Visit>, u64, Option<f64>)>,
     random: bool,
+    data: Option<Vec<u8>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings = settings::read(given)?.resolve().map_err(refused)?;
     let visit = visit.map(|(visit, rounds, pace)| called(py, visit, rounds, pace)).transpose()?;
@@ -145,6 +147,10 @@ pub fn train_model<'py>(
         let job = Job::new(settings, model, weights)
             .tested_by(test)
             .exported_by(move |weights, texts| exported(&tensors, weights, texts));
+        let job = match &data {
+            Some(digest) => job.on_data(digest),
+            None => job,
+        };
         let run = if resume { job.resume(&directory)? } else { job.start(&directory)? };
         match visit {
             None => run.train(&mut watcher),

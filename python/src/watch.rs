@@ -53,6 +53,10 @@ fn measured<'py>(py: Python<'py>, measurement: &Measurement) -> PyResult<Bound<'
 }
 
 impl Observer for Watcher {
+    fn warns(&mut self, warning: &str) {
+        self.call(|py, _| py.import("warnings")?.call_method1("warn", (warning,)).map(drop));
+    }
+
     fn begins(&mut self, outlook: &Outlook<'_>) {
         self.call(|py, observer| {
             let said = PyDict::new(py);

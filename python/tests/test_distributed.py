@@ -20,8 +20,12 @@ PROGRAM = """
     import dpsgd, dpsgd.torch
     from torch.nn import functional as F
     directory, dies, resume = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "resume"
-    # A file where the processes meet: no port that another test could have.
-    dist.init_process_group("gloo", init_method=sys.argv[4], rank=int(sys.argv[5]), world_size=int(sys.argv[6]))
+    if len(sys.argv) == 4:
+        # torchrun says where the processes meet, and who is who.
+        dist.init_process_group("gloo")
+    else:
+        # A file where the processes meet: no port that another test could have.
+        dist.init_process_group("gloo", init_method=sys.argv[4], rank=int(sys.argv[5]), world_size=int(sys.argv[6]))
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(120, 6, generator=draw); y = (x[:, 0] > 0).long()
     torch.manual_seed(0)
@@ -89,6 +93,17 @@ def test_one_two_and_four_processes_give_the_same_update(tmp_path):
         assert found[0][0].startswith("finished")
         models.append((directory / "model.safetensors").read_bytes())
     assert models[0] == models[1] == models[2]
+
+
+def test_torchrun_starts_them_too(tmp_path):
+    assert together(1, tmp_path / "alone")[0][2] == 0
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launch, str(tmp_path / "program.py"), str(tmp_path / "run"), "0", "start"], capture_output=True, text=True,
+        env=dict(os.environ, OMP_NUM_THREADS="1"), cwd=tmp_path, timeout=HANGS,
+    )
+    assert done.returncode == 0 and "finished" in done.stdout, done.stderr
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == (tmp_path / "alone" / "model.safetensors").read_bytes()
 
 
 def test_a_process_that_dies_costs_a_round_and_not_the_run(tmp_path):

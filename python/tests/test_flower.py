@@ -273,6 +273,23 @@ def test_what_does_not_fit_the_terms_is_refused_before_anything_is_spent(tmp_pat
         assert not ledger.exists() or dpsgd.load_run(home / "site-1").rounds_charged == 0, name
 
 
+def test_an_answer_takes_a_multiple_of_the_pace(monkeypatch):
+    """Reading the samples takes longer the more there are, and where a pace is needed their number is private."""
+    from types import SimpleNamespace
+
+    import dpsgd.flower.client as client
+
+    for took, rest in [(7.25, 0.25), (1.5, 0.0), (0.25, 1.25)]:
+        moments, waited = [100.0, 100.0 + took], []
+        clock = SimpleNamespace(monotonic=lambda: moments.pop(0), sleep=waited.append)
+        monkeypatch.setattr(client, "time", clock)
+        message = Message(RecordDict({NAME: ConfigRecord({})}), 1, "train")
+        message.metadata.__dict__["_message_id"] = "m"
+        # Also if it fails.
+        reply = ClientApp(lambda context: None, pace=1.5)(message, Context(1, 1, {}, RecordDict(), {}))
+        assert dict(reply.content[NAME]) == {FAILED: True} and waited == [rest]
+
+
 def test_a_run_belongs_to_one_federation(tmp_path, monkeypatch):
     import dpsgd.flower.server as server
 

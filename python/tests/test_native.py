@@ -115,8 +115,14 @@ def test_the_training_set_is_no_test_set():
         dpsgd.train(x, y, classes=2, test=(x, y))
 
 
-def test_native_runs_equal_the_command(tmp_path):
-    """The same samples, settings and seed give the same model through Python and through a CSV file of the library."""
+def test_a_test_sample_that_was_trained_on_is_named():
+    x, y = data()
+    test = np.concatenate([x[:1], -100 - x[:20]]), np.concatenate([y[:1], y[:20]])
+    with pytest.warns(UserWarning, match="1 of 21 test samples also occur"):
+        dpsgd.train(x, y, net="logistic", classes=[0, 1], epochs=1, test=test, seed=1)
+
+
+def test_a_seed_repeats_a_run_whatever_the_threads(tmp_path):
     x, y = data(300)
     a = dpsgd.train(x, y, net="logistic", classes=2, seed=3, threads=1, directory=tmp_path / "a")
     b = dpsgd.train(x, y, net="logistic", classes=2, seed=3, threads=2, directory=tmp_path / "b")

@@ -420,6 +420,53 @@ def test_the_training_set_is_no_test_set(directory):
         trainer(mlp(), directory, x=dataset, test=(dataset, None))
 
 
+def test_test_samples_that_were_trained_on(directory):
+    x, y = data()
+    other, labels = data(seed=1)
+    mixed = lambda share: (torch.cat([x[:share], other[share:]]), torch.cat([y[:share], labels[share:]]))
+    for test in [(x.roll(5, 0), y.roll(5)), (torch.cat([x, other[:1]]), torch.cat([y, labels[:1]])), mixed(N // 3)]:
+        with pytest.raises(ValueError, match="same samples as the training set"):
+            trainer(mlp(), directory, test=test)
+    dataset = torch.utils.data.TensorDataset
+    with pytest.raises(ValueError, match="same samples as the training set"):
+        trainer(mlp(), directory, x=dataset(x, y), test=(dataset(x.roll(5, 0), y.roll(5)), None))
+    with pytest.warns(UserWarning, match="1 of 64 test samples also occur"):
+        trainer(mlp(), directory, test=mixed(1))
+    # Rows that repeat themselves everywhere are no copy.
+    few = x[:4].repeat(16, 1), y[:4].repeat(16)
+    with pytest.warns(UserWarning, match="also occur"):
+        trainer(mlp(), directory, x=few[0], y=few[1], test=(few[0][:31], few[1][:31]))
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("sampler", ["shuffle", "poisson"])
+def test_a_run_is_not_resumed_on_other_samples(directory, sampler):
+    shuffle = Mechanism.shuffle(samples=N, groups=8, epochs=2, sigma=1.0)
+    run = shuffle if sampler == "shuffle" else Mechanism.poisson(rate=0.25, groups=16, rounds=12, sigma=1.0)
+
+    def make(x, y, **more):
+        return Trainer(
+            mlp(), F.cross_entropy, x, y, mechanism=run, clip=1.0, lr=0.1, directory=directory, seed=7, progress=False, **more
+        )
+
+    class Stop(Callback):
+        def on_round(self, trainer, done):
+            trainer.stop()
+
+    x, y = data()
+    assert not make(x, y, callbacks=[Stop()]).fit().finished
+    charged = dpsgd.load_run(directory).rounds_charged
+    changed = x.clone()
+    changed[5, 2] += 1e-3
+    swapped = y.clone()
+    swapped[0] = 1 - swapped[0]
+    for samples in [(changed, y), (x, swapped), (x.roll(1, 0), y.roll(1))]:
+        with pytest.raises(ValueError, match="the data are not those the run was begun with"):
+            make(*samples).fit(resume=True)
+    assert dpsgd.load_run(directory).rounds_charged == charged
+    assert make(x.clone(), y).fit(resume=True).finished
+
+
 def test_an_exception_of_a_callback_stops_the_run_and_is_raised(directory):
     class Broken(Callback):
         def on_epoch(self, trainer, measured):

@@ -162,6 +162,27 @@ fn an_older_copy_of_a_run_is_refused_shown_and_charged() {
     assert!(folder.text(&["ledger"]).contains("together: ε ≤"));
 }
 
+/// What is measured on a private test set is counted once, so it is measured once, in whichever copy of the run.
+#[test]
+fn two_copies_of_a_run_measure_a_private_test_set_once() {
+    let private = |folder: &Folder| {
+        let config = folder.read("people.toml").replacen("test =", "private-test =", 1);
+        folder.write("people.toml", &config);
+    };
+    let folder = Folder::interrupted_with("trust-private-test", "subsample", private);
+    copy(&folder.path("run"), &folder.path("old"));
+    folder.text(&["resume", "run", "--quiet"]);
+    assert!(folder.path("run/private-test.json").is_file());
+    let said = folder.text(&["resume", "old", "--quiet", "--charge-rollback"]);
+    assert!(!folder.path("old/private-test.json").exists(), "the test set was measured a second time");
+    assert!(said.contains("private test set"), "{said}");
+    folder.text(&["verify", "old"]);
+    // A directory that has lost the measurement does not get another one.
+    copy(&folder.path("old"), &folder.path("run"));
+    folder.text(&["report", "run"]);
+    assert!(!folder.path("run/private-test.json").exists());
+}
+
 #[test]
 fn a_run_is_not_resumed_on_other_data_of_the_same_size() {
     for sampling in ["subsample", "shuffle"] {

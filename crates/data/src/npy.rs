@@ -176,7 +176,9 @@ pub fn parse(path: &Path, name: &str, bytes: &[u8]) -> Result<Array, DataError> 
     let Header { dtype, fortran, shape } =
         Header::parse(&text).map_err(|why| content(path, name, format!("its header {why}")))?;
     let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    let said = format!("dtype {dtype}, shape ({})", sizes.join(", "));
+    // What the file calls its type is any text: it must not break the line, nor reach a terminal as a command.
+    let named: String = dtype.chars().take(40).collect();
+    let said = format!("dtype {}, shape ({})", named.escape_debug(), sizes.join(", "));
     let Some(kind) = Kind::of(&dtype) else {
         return Err(content(
             path,
@@ -360,8 +362,9 @@ mod tests {
         assert!(refused("<f4", "(3,)").contains("takes 12 bytes, the file holds 8"));
         let vast = refused("<f4", "(18446744073709551615, 2)");
         assert!(vast.contains("more than memory can hold"), "{vast}");
-        for dtype in ["<c8", "|O", "<U3", "<f2", "<f9", "", "<i3"] {
+        for dtype in ["<c8", "|O", "<U3", "<f2", "<f9", "", "<i3", "|\n\u{1b}[2Ju2"] {
             let text = refused(dtype, "(2,)");
+            assert!(!text.contains(char::is_control), "{text:?}");
             assert!(text.contains("a.npy: array x: dtype") && text.contains("astype"), "{text}");
         }
         assert!(refused("<f4", "((((").contains("not a tuple"));

@@ -66,7 +66,7 @@ impl Facts {
     /// Why nothing was measured in public, if so.
     pub fn unmeasured(&self, settings: &Settings) -> Option<&'static str> {
         match (&settings.data.private_test, self.test_samples) {
-            (Some(_), _) => Some("measured on a private test set, once, at the end."),
+            (Some(_), _) => Some("measured on a private test set, once, at the end, in one copy of the run."),
             (None, 0) => Some("there is no test set, so nothing was measured."),
             (None, _) => None,
         }

@@ -51,15 +51,14 @@ pub struct Resume {
 impl Prepared {
     /// Reads the data and checks everything.
     pub fn new(raw: &RawSettings, observer: &mut dyn Observer) -> Result<Self, Error> {
-        let inputs = RunData::load(raw)?;
-        if let Some(warning) = inputs.warning() {
-            observer.warns(&warning);
-        }
-        Self::with(inputs, raw, observer)
+        Self::with(RunData::load(raw)?, raw, observer)
     }
 
     /// The same with data that the program read itself, or took a part of.
     pub fn with(mut inputs: RunData, raw: &RawSettings, observer: &mut dyn Observer) -> Result<Self, Error> {
+        if let Some(warning) = inputs.warning() {
+            observer.warns(&warning);
+        }
         // What is cheap to refuse is refused before σ is chosen.
         let rehearsal = raw.uncalibrated().resolve_for(inputs.population)?;
         if let Question::Delta { .. } = rehearsal.question {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use dpsgd_data::Normalisation;
 use dpsgd_privacy::Account;
+use dpsgd_privacy::mechanism::Phase;
 use dpsgd_report::json;
 use dpsgd_report::rounding::up;
 use dpsgd_report::run::{
@@ -155,7 +156,7 @@ impl<M: Model> Run<M> {
             note: note.as_deref(),
         });
         let before = self.seconds;
-        let timed = self.settings.samples.is_some();
+        let timed = self.is_timed();
         let mut samples = 0.0;
         let mut shown = None;
         while self.trainer.next_round() < last {
@@ -171,7 +172,7 @@ impl<M: Model> Run<M> {
                     return Err(error);
                 }
             };
-            // The time of rounds whose size is drawn reveals N: where that is private, it is kept nowhere.
+            // The time of rounds whose size is private reveals it, and so N: it is kept nowhere.
             if timed {
                 self.seconds += wall.as_secs_f64();
             }
@@ -201,6 +202,13 @@ impl<M: Model> Run<M> {
             None => self.last_measurement(&plan)?,
         };
         self.finish(&shown)
+    }
+
+    /// Whether how long rounds took may be written down: what a filter kept is as secret as N under Poisson
+    /// sampling, and the time of a round follows it.
+    fn is_timed(&self) -> bool {
+        let private = self.settings.mechanism.phases().iter().any(Phase::has_private_size);
+        self.settings.samples.is_some() && !private
     }
 
     /// Measures, saves and tells the observer.
@@ -269,7 +277,7 @@ impl<M: Model> Run<M> {
             epsilon: budget.spent(plan.mechanism(), spent).unwrap_or(f64::INFINITY),
             delta: budget.delta,
             adversary: budget.adversary.name().to_string(),
-            seconds: self.settings.samples.map(|_| self.seconds),
+            seconds: self.is_timed().then_some(self.seconds),
             samples_per_s: speed,
             private: note.is_none() && self.trainer.is_private(),
             note,
@@ -343,10 +351,12 @@ impl<M: Model> Run<M> {
     /// Measures the finished model on the private test set, unless that has been done before.
     ///
     /// # Guarantee
-    /// The noise is drawn once: what is on the disk is never drawn again, and what is not has not been seen.
+    /// The noise is drawn once in the life of the run: the ledger knows before it is drawn, and the shared ledger
+    /// with it, so that neither a crash nor an older copy of the directory draws it again
+    /// ([`Ledger::measure`](dpsgd_train::ledger::Ledger::measure)).
     fn measure_privately(&mut self, last: &Measurement) -> Result<(), Error> {
         let Some(test) = self.private_test.take() else { return Ok(()) };
-        if private_test(self.directory.path())?.is_some() {
+        if private_test(self.directory.path())?.is_some() || !self.trainer.ledger_mut().measure()? {
             return Ok(());
         }
         let randomness = randomness(&self.settings, self.trainer.ledger().resumes())?;

@@ -142,8 +142,12 @@ impl SavedRun {
         if let Seen::Older(why) = shared_ledger::seen(Some(&shared), &facts, &directory, &history)? {
             return Err(Error::file(&self.path, why));
         }
-        let standing =
-            Standing { position: history.position(), charged: history.spent(), finished: history.finished() };
+        let standing = Standing {
+            position: history.position(),
+            charged: history.spent(),
+            measured: history.measured(),
+            finished: history.finished(),
+        };
         let path = shared.path();
         recorder.remember(&standing).map_err(|source| Error::SharedLedger { path: path.into(), source })?;
         if self.path.join(REPORT).is_file() {

@@ -185,6 +185,29 @@ fn the_ledger_does_not_reveal_a_private_size() {
     assert_eq!(charges(20, "few"), charges(4000, "many"));
 }
 
+/// How many groups a filter kept is secret, though N is not: neither the blocks of the ledger nor a time that is
+/// written down may follow how long the rounds took.
+#[test]
+fn no_time_of_a_filtered_run_is_written() {
+    let written = |slow: u64, name: &str| {
+        let path = fresh(name);
+        let settings = settings(&format!("{SMALL}filter = true\nrounds = 600\nthreads = 1\n"));
+        let model = PerSample::new(1, 300, move |w, _, g| {
+            g[0] += (0..slow).fold(w[0], |x, _| std::hint::black_box(x * 0.999));
+            Ok(0.0)
+        });
+        Job::new(settings, Arc::new(model), vec![0.0]).start(&path).unwrap().train(&mut ()).unwrap();
+        for line in std::fs::read_to_string(path.join("metrics.jsonl")).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert!(line["seconds"].is_null() && line["samples_per_s"].is_null(), "{line}");
+        }
+        let ledger = std::fs::read_to_string(path.join("ledger")).unwrap();
+        let charges = ledger.lines().filter_map(|line| line.split_once(" charge "));
+        charges.map(|(_, rest)| rest.rsplit_once(' ').unwrap().0.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(written(0, "filtered-fast"), written(20_000, "filtered-slow"));
+}
+
 /// A rate that was computed from N would publish N: where N is private, it is refused before anything is
 /// charged.
 #[test]

@@ -32,6 +32,13 @@ const SAMPLERS: [&str; 4] = [
     "sampling = 'allocate'\nrounds-per-epoch = 10\ngroups = 30\n",
 ];
 
+fn model() -> Arc<impl dpsgd::train::Model + use<>> {
+    Arc::new(PerSample::new(1, 300, |w: &[f32], i, g: &mut [f32]| {
+        g[0] += w[0] - i as f32 % 7.0;
+        Ok(0.0)
+    }))
+}
+
 impl Bench {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shared-{name}"));
@@ -55,11 +62,7 @@ impl Bench {
     }
 
     fn job(&self, text: &str) -> Job<impl dpsgd::train::Model + use<>> {
-        let model = PerSample::new(1, 300, |w, i, g| {
-            g[0] += w[0] - i as f32 % 7.0;
-            Ok(0.0)
-        });
-        Job::new(self.settings(text), Arc::new(model), vec![0.0]).on_data(b"the points")
+        Job::new(self.settings(text), model(), vec![0.0]).on_data(b"the points")
     }
 
     fn stopped(&self, text: &str, name: &str, rounds: u64) -> PathBuf {
@@ -151,6 +154,9 @@ fn other_data_are_refused() {
             let bytes = fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(digest.len()).any(|part| part == digest.as_bytes()));
         }
+        // Nor by saying nothing about them.
+        let silent = Job::new(bench.settings(&text), model(), vec![0.0]).resume(&run).map(drop).unwrap_err();
+        assert!(silent.to_string().contains("on known data"), "{silent}");
         // The same data have another digest under the key of another ledger.
         let other = Bench::new(&format!("data-{i}-other"));
         other.stopped(&text, "run", 30);

@@ -109,7 +109,7 @@ pub struct Joined {
     pub outcome: Outcome,
     /// How it stands.
     pub attendance: Attendance,
-    /// Rounds that took longer than the pace: the moment of their sending followed the batch size.
+    /// Rounds that took longer than the pace: the slot in which they were sent tells that their batch was large.
     pub late: u64,
 }
 

@@ -36,8 +36,8 @@ use crate::wire::model::ModelRefused;
 pub struct Conduct {
     /// How often a new model may begin a round again; 0: a round is finished first.
     pub restarts: u32,
-    /// Each round takes exactly this long, from its beginning to its update's leaving. Needed where the size
-    /// of a batch is private.
+    /// Each round takes exactly this long, from its beginning to its update's leaving; one that needs more takes
+    /// two or more times as long. Needed where the size of a batch is private.
     pub pace: Option<Duration>,
 }
 
@@ -67,7 +67,7 @@ pub struct Measured {
 /// Each round is charged to the client's own ledger before anything of it is computed, and its update is in
 /// the outbox before it is sent. A model from the server changes w and nothing else: the plan, the noise and
 /// the ledger are the client's own. Where the size of a batch is private, rounds begin and leave at fixed
-/// moments.
+/// moments. All that a round longer than the pace tells is how many slots it took.
 pub struct Participant<L: ClientLink> {
     client: Arc<Mutex<Client>>,
     interrupt: Interrupt,
@@ -83,6 +83,18 @@ pub struct Participant<L: ClientLink> {
 pub struct Receiver {
     client: Arc<Mutex<Client>>,
     interrupt: Interrupt,
+}
+
+/// How long to wait for the end of a slot of length `pace`, and whether it is a later slot than the first.
+///
+/// # Guarantee
+/// What has passed and the wait are a whole number of slots together: who sees the end of it learns how many there
+/// were, and not how long the work took.
+fn until_the_slot_ends(passed: Duration, pace: Duration) -> (Duration, bool) {
+    let slots = passed.as_nanos().div_ceil(pace.as_nanos().max(1)).max(1);
+    let end = slots.saturating_mul(pace.as_nanos());
+    let rest = u64::try_from(end.saturating_sub(passed.as_nanos())).unwrap_or(u64::MAX);
+    (Duration::from_nanos(rest), slots > 1)
 }
 
 fn lock(client: &Mutex<Client>) -> MutexGuard<'_, Client> {
@@ -180,10 +192,9 @@ impl<L: ClientLink> Participant<L> {
         let before = trainer.state().version;
         let begun = trainer.begin()?;
         if let Some(pace) = self.conduct.pace {
-            match pace.checked_sub(slot.elapsed()) {
-                Some(rest) => std::thread::sleep(rest),
-                None => self.measured.late += 1,
-            }
+            let (rest, late) = until_the_slot_ends(slot.elapsed(), pace);
+            self.measured.late += u64::from(late);
+            std::thread::sleep(rest);
         }
         let round = begun.finish();
         let done = Done::of(&round);
@@ -225,6 +236,23 @@ impl<L: ClientLink> Participant<L> {
             let gone = self.outbox.remove(outgoing.round);
             gone.map_err(|source| Error::Io { path: "outbox".into(), source })?;
             self.measured.sent += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wait_ends_with_a_slot() {
+        let pace = Duration::from_millis(7);
+        for micros in [0, 1, 6_999, 7_000, 7_001, 13_999, 14_000, 123_456_789] {
+            let passed = Duration::from_micros(micros);
+            let (rest, late) = until_the_slot_ends(passed, pace);
+            let all = (passed + rest).as_nanos();
+            assert!(rest < pace || passed.is_zero(), "{micros}");
+            assert_eq!((all % pace.as_nanos(), late), (0, passed > pace), "{micros}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use dpsgd::train::{ModelError, Schedule};
@@ -188,6 +189,41 @@ fn a_private_batch_size_needs_a_pace_and_keeps_it() {
         participant.round(site.trainer()).unwrap();
     }
     assert!(began.elapsed() >= 3 * Duration::from_millis(60));
+}
+
+/// A round that took longer than its pace does not leave when it is done, which would tell how long it took, but at
+/// the end of the next slot.
+#[test]
+fn a_late_round_leaves_at_the_end_of_a_slot() {
+    static SAMPLES: AtomicU32 = AtomicU32::new(0);
+    fn slow(w: &[f32], i: u32, g: &mut [f32]) -> Result<f32, ModelError> {
+        SAMPLES.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(25));
+        g[0] += w[0] - i as f32;
+        Ok(0.0)
+    }
+    let model = PerSample::new(D, 60, slow as fn(&[f32], u32, &mut [f32]) -> Result<f32, ModelError>);
+    let folder = tempfile::tempdir().unwrap();
+    let mut site = Job::new(settings("poisson"), Arc::new(model), vec![0.0; D])
+        .start(&folder.path().join("site"))
+        .unwrap();
+    let outbox = site.path().join("outbox");
+    let pace = Duration::from_millis(100);
+    let link = Memory::default().client(ClientId(1));
+    let conduct = Conduct { restarts: 0, pace: Some(pace) };
+    let mut participant =
+        Participant::new(terms(), ClientId(1), site.trainer(), link, &outbox, conduct).unwrap();
+    let mut uneven = 0;
+    for _ in 0..6 {
+        let began = Instant::now();
+        participant.round(site.trainer()).unwrap();
+        let (took, samples) = (began.elapsed(), SAMPLES.swap(0, Ordering::Relaxed));
+        // Four samples fill a slot.
+        uneven += u32::from(samples % 4 != 0);
+        assert!(took >= pace * samples.div_ceil(4).max(1), "{samples} samples left after {took:?}");
+    }
+    // Twelve samples are drawn on average: rounds are late, and some end within a slot.
+    assert!(uneven > 0 && participant.measured().late > 0);
 }
 
 /// The cells of a random allocation are as many in every round, but what they hold is private.

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dpsgd_privacy::mechanism::{Mechanism, MechanismError};
+use dpsgd_privacy::mechanism::{Mechanism, MechanismError, Phase};
 
 pub use blocks::Blocks;
 pub use error::LedgerError;
@@ -68,6 +68,7 @@ pub struct Ledger<S: Storage = Disk> {
     /// The first round that has neither happened nor been lost.
     next: u64,
     resumes: u64,
+    measured: bool,
     blocks: Blocks,
     length: u64,
     /// When the last charge was done, and how long it took.
@@ -140,6 +141,7 @@ impl<S: Storage> Ledger<S> {
         ledger.charged = history.spent();
         ledger.next = ledger.charged;
         ledger.resumes = history.resumes() + 1;
+        ledger.measured = history.measured();
         ledger.record(Record::Resume { at: ledger.charged }, ledger.charged)?;
         Ok(ledger)
     }
@@ -156,6 +158,7 @@ impl<S: Storage> Ledger<S> {
             charged: 0,
             next: 0,
             resumes: 0,
+            measured: false,
             blocks,
             length: blocks.first,
             paid: None,
@@ -173,6 +176,7 @@ impl<S: Storage> Ledger<S> {
         let standing = Standing {
             position: self.position,
             charged: self.charged,
+            measured: self.measured,
             finished: self.state == State::Finished,
         };
         match &mut self.witness {
@@ -234,7 +238,9 @@ impl<S: Storage> Ledger<S> {
         if round >= self.charged {
             let begun = Instant::now();
             self.length = match self.paid {
-                Some((end, sync)) if self.plan().mechanism().size_is_public() => {
+                Some((end, sync))
+                    if !self.plan().mechanism().phases().iter().any(Phase::has_private_size) =>
+                {
                     self.blocks.next(self.length, begun - end, sync)
                 }
                 Some(_) => self.blocks.doubled(self.length),
@@ -262,6 +268,30 @@ impl<S: Storage> Ledger<S> {
             self.next = to;
         }
         Ok(())
+    }
+
+    /// Whether the private test set may be measured now. It is asked before the noise is drawn.
+    ///
+    /// # Guarantee
+    /// `true` at most once in the life of a run, whatever crashes and however often it is resumed; and the witness
+    /// knows before it is returned, so that no copy of the run measures again. A measurement that is lost after
+    /// that, because its file could not be written, stays spent.
+    pub fn measure(&mut self) -> Result<bool, LedgerError> {
+        self.usable()?;
+        if self.measured {
+            return Ok(false);
+        }
+        self.measured = true;
+        self.record(Record::Measure { at: self.charged }, self.charged)?;
+        Ok(true)
+    }
+
+    /// The private test set was measured in another copy of the run, of which this ledger knows nothing.
+    ///
+    /// # Guarantee
+    /// As [`Ledger::measure`]; it is not measured here.
+    pub fn measured_elsewhere(&mut self) -> Result<(), LedgerError> {
+        self.measure().map(drop)
     }
 
     /// Ends the block that was charged ahead, because this process will run no further round; the run can be

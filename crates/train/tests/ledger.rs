@@ -611,3 +611,34 @@ fn rounds_of_another_copy_are_charged() {
         assert!(history.spent() > spent);
     }
 }
+
+/// A private test set is measured once: not again after a crash between the record and the result, nor in a copy.
+#[test]
+fn a_private_test_set_is_measured_once() {
+    let mechanism = subsample(20);
+    let machine = Machine::boot(World::default(), None);
+    let mut ledger = Ledger::create_in(machine.clone(), Path::new(LEDGER), header(&mechanism)).unwrap();
+    let witness = Remembers(Arc::default(), None);
+    let seen = witness.0.clone();
+    ledger.witnessed_by(Box::new(witness)).unwrap();
+    ledger.charge(0).unwrap();
+    assert!(ledger.measure().unwrap());
+    assert!(seen.lock().unwrap().last().unwrap().measured, "the witness knows before it happens");
+    assert!(!ledger.measure().unwrap());
+    drop(ledger);
+    let mut again = Ledger::open_in(machine.clone(), Path::new(LEDGER), header(&mechanism)).unwrap();
+    assert!(!again.measure().unwrap());
+    assert_eq!(
+        again.spent(),
+        History::read_in(&machine, Path::new(LEDGER), header(&mechanism).identity()).unwrap().spent()
+    );
+    // Nothing is measured by a process that has stopped.
+    again.charge(again.spent()).unwrap();
+    again.stop().unwrap();
+    assert!(again.measure().is_err());
+    // In another copy of the run it counts as done.
+    let other = Machine::boot(World::default(), None);
+    let mut copy = Ledger::create_in(other, Path::new(LEDGER), header(&mechanism)).unwrap();
+    copy.measured_elsewhere().unwrap();
+    assert!(!copy.measure().unwrap());
+}

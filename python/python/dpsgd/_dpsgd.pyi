@@ -121,6 +121,7 @@ def train_model(
     baseline: tuple[float | None, float | None] | None = None,
     visit: tuple[Visit, int, float | None] | None = None,
     random: bool = False,
+    data: bytes | None = None,
 ) -> dict[str, Any]: ...
 def train_native(
     given: dict[str, Any],

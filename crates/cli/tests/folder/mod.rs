@@ -119,8 +119,14 @@ impl Folder {
 
     /// A run by [`TRAIN`] that was killed after a few epochs, its last record acknowledged.
     pub fn interrupted(name: &str, sampling: &str) -> Self {
+        Self::interrupted_with(name, sampling, |_| {})
+    }
+
+    /// The same with settings that `change` has written.
+    pub fn interrupted_with(name: &str, sampling: &str, change: impl Fn(&Self)) -> Self {
         let folder = Self::new(name);
         folder.table();
+        change(&folder);
         let number =
             |text: String| text.lines().last().and_then(|line| Some(line.split_once(' ')?.0.to_string()));
         loop {

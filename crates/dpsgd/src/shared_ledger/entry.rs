@@ -24,6 +24,9 @@ pub struct Entry {
     pub private: bool,
     /// Whether the run is closed.
     pub finished: bool,
+    /// Whether its private test set was measured, or may have been.
+    #[serde(default)]
+    pub measured: bool,
     /// The rounds charged.
     pub charged: u64,
     /// The number of the last record of its ledger.
@@ -47,6 +50,7 @@ impl Entry {
 
     pub(crate) fn stands_at(&mut self, standing: &Standing) {
         self.finished = standing.finished;
+        self.measured = standing.measured;
         self.charged = standing.charged;
         self.record = standing.position.sequence;
         self.head = standing.position.digest.to_string();

@@ -23,6 +23,8 @@ pub(crate) struct Resumption {
     recorder: Recorder,
     /// The rounds that a newer copy of the directory has charged.
     elsewhere: u64,
+    /// Whether a newer copy of the directory has measured the private test set.
+    measured: bool,
 }
 
 impl Recording {
@@ -67,7 +69,7 @@ impl Recording {
     /// # Guarantee
     /// A run that is recorded goes on only if its directory has every record that the shared ledger knows, or
     /// if what the newer copy charged is counted ([`Rollback::Charge`]); and only on the data it was begun
-    /// with, where both digests are known.
+    /// with, where their digest is known.
     pub(crate) fn resume(
         &self,
         facts: &Facts,
@@ -98,10 +100,17 @@ impl Recording {
                 ));
             }
             known.data = Some(data.to_string());
+        } else if known.data.is_some() {
+            return Err(Error::file(
+                directory.path(),
+                "the run was begun on known data, and nothing says what the data are now; name them as when it \
+                 began (Job::on_data)",
+            ));
         }
-        let elsewhere = match (older(known, directory, history)?, self.rollback) {
-            (false, _) => 0,
-            (true, Rollback::Charge) => known.charged,
+        let (elsewhere, measured) = match (older(known, directory, history)?, self.rollback) {
+            (false, _) => (0, false),
+            // An entry of an earlier version does not say whether the copy it knows has measured.
+            (true, Rollback::Charge) => (known.charged, known.measured || known.finished),
             (true, Rollback::Refuse) => {
                 return Err(Error::file(
                     directory.path(),
@@ -113,7 +122,7 @@ impl Recording {
                 ));
             }
         };
-        Ok(Some(Resumption { recorder, elsewhere }))
+        Ok(Some(Resumption { recorder, elsewhere, measured }))
     }
 }
 
@@ -121,6 +130,9 @@ impl Resumption {
     /// Counts what a newer copy has charged and records every further step.
     pub(crate) fn apply(self, ledger: &mut Ledger) -> Result<(), Error> {
         ledger.charge_elsewhere(self.elsewhere)?;
+        if self.measured {
+            ledger.measured_elsewhere()?;
+        }
         Ok(ledger.witnessed_by(Box::new(self.recorder))?)
     }
 }
@@ -166,6 +178,7 @@ pub(crate) fn entry(settings: &Settings, run: &str, directory: &Path) -> Entry {
         begun,
         private: settings.seed.is_none(),
         finished: false,
+        measured: false,
         charged: 0,
         record: 0,
         head: String::new(),

@@ -57,7 +57,9 @@ impl Identity {
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
             .map_err(|error| refuse("key", error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = ClientConfig::builder_with_provider(provider)
+            // The broker knows it, so that an older version would be somebody's wish in between.
+            .with_protocol_versions(&[&rustls::version::TLS13]);
         let builder = builder.map_err(|error| refuse("tls", error.to_string()))?;
         let config = builder.with_root_certificates(roots).with_client_auth_cert(chain, key);
         config.map_err(|error| refuse("certificate and key", error.to_string()))

@@ -8,7 +8,7 @@ use dpsgd_privacy::mechanism::Mechanism;
 ///
 /// A crash spends the rest of the block for nothing; a short block costs time for syncing. The length
 /// doubles, from `first` up to `most`, as long as syncing takes more than a hundredth of the time, and always
-/// where N is private; with shuffling and allocation a block is then extended to the end of its epoch.
+/// where the size of a batch is private; with shuffling and allocation a block is then extended to the end of its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// The rounds of the first block, at least 1.
@@ -31,11 +31,11 @@ impl Blocks {
         if sync * 100 > work { self.doubled(length) } else { self.allowed(length) }
     }
 
-    /// The length of the block after one of `length` rounds where N is private.
+    /// The length of the block after one of `length` rounds where the size of a batch is private.
     ///
     /// # Guarantee
-    /// A function of public sizes: the time of a round follows the size of its batch, and so N, and a
-    /// schedule that followed it would write N into the ledger.
+    /// A function of public sizes: the time of a round follows the size of its batch, and so N or what a filter
+    /// kept, and a schedule that followed it would write that into the ledger.
     pub(crate) fn doubled(&self, length: u64) -> u64 {
         self.allowed(length.saturating_mul(2))
     }

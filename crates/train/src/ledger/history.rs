@@ -22,6 +22,7 @@ pub struct History {
     /// Whether the last process stopped: nothing is charged before the next has begun.
     stopped: bool,
     resumes: u64,
+    measured: bool,
     finished: bool,
     /// The bytes of the verified records; what follows them was never acknowledged.
     pub(crate) verified: u64,
@@ -101,6 +102,7 @@ impl History {
             block: None,
             stopped: false,
             resumes: 0,
+            measured: false,
             finished: false,
             verified: 0,
             torn: false,
@@ -136,7 +138,9 @@ impl History {
             return Err("it follows the end of the run");
         }
         match record {
-            Record::Charge { .. } | Record::Stop { .. } | Record::Finish { .. } if self.stopped => {
+            Record::Charge { .. } | Record::Stop { .. } | Record::Measure { .. } | Record::Finish { .. }
+                if self.stopped =>
+            {
                 return Err("it follows a stop, after which a run is resumed first");
             }
             Record::Charge { from, to } => {
@@ -156,13 +160,15 @@ impl History {
                 self.charged = at;
                 self.stopped = true;
             }
-            Record::Resume { at } | Record::Finish { at } if at != self.charged => {
+            Record::Resume { at } | Record::Measure { at } | Record::Finish { at } if at != self.charged => {
                 return Err("it counts other rounds than the records before it");
             }
             Record::Resume { .. } => {
                 self.resumes += 1;
                 (self.block, self.stopped) = (None, false);
             }
+            Record::Measure { .. } if self.measured => return Err("it measures what was measured before"),
+            Record::Measure { .. } => self.measured = true,
             Record::Finish { .. } => self.finished = true,
         }
         Ok(())
@@ -182,6 +188,11 @@ impl History {
     /// How often the run was resumed.
     pub fn resumes(&self) -> u64 {
         self.resumes
+    }
+
+    /// Whether a private test set was measured, or may have been.
+    pub fn measured(&self) -> bool {
+        self.measured
     }
 
     /// Whether the run was closed.

@@ -63,6 +63,8 @@ pub(crate) enum Record {
     Stop { at: u64 },
     /// The run continues in a new process; no round before `at` may happen any more.
     Resume { at: u64 },
+    /// The private test set is measured now, once; no process may do so again.
+    Measure { at: u64 },
     /// No further round will happen.
     Finish { at: u64 },
 }
@@ -73,6 +75,7 @@ impl fmt::Display for Record {
             Record::Charge { from, to } => write!(f, "charge {from} {to}"),
             Record::Stop { at } => write!(f, "stop {at}"),
             Record::Resume { at } => write!(f, "resume {at}"),
+            Record::Measure { at } => write!(f, "measure {at}"),
             Record::Finish { at } => write!(f, "finish {at}"),
         }
     }
@@ -86,6 +89,7 @@ impl Record {
             ["charge", from, to] => Record::Charge { from: from.parse().ok()?, to: to.parse().ok()? },
             ["stop", at] => Record::Stop { at: at.parse().ok()? },
             ["resume", at] => Record::Resume { at: at.parse().ok()? },
+            ["measure", at] => Record::Measure { at: at.parse().ok()? },
             ["finish", at] => Record::Finish { at: at.parse().ok()? },
             _ => return None,
         })

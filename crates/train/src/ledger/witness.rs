@@ -13,6 +13,8 @@ pub struct Standing {
     pub position: LedgerPosition,
     /// The rounds charged in all.
     pub charged: u64,
+    /// Whether a private test set was measured, or may have been.
+    pub measured: bool,
     /// Whether the run is closed.
     pub finished: bool,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("flwr")
 # Beside the run: which federation it belongs to.
-_TERMS = "federation.json"
+_TERMS = "terms.json"
 
 
 class ClientApp(FlowerClientApp):
@@ -40,8 +41,9 @@ class ClientApp(FlowerClientApp):
                 and with a ``directory``; ``lr`` must be that of the terms. It is called for every message, in a new
                 process, and must make the same trainer each time.
             rounds: perform at most this many rounds a message, whatever the server asks for.
-            pace: let every round take exactly these seconds. Required where the size of a batch is private (Poisson
-                sampling, random allocation, filters), because the time of an answer would tell it.
+            pace: let every round take exactly these seconds, and every answer a multiple of them: reading the
+                samples takes longer the more there are. Required where the size of a batch is private (Poisson sampling,
+                random allocation, filters), because the time of an answer would tell it.
         """
         super().__init__()
         self._trainer = trainer
@@ -50,11 +52,14 @@ class ClientApp(FlowerClientApp):
         self.train()(self._answer)
 
     def _answer(self, message: Message, context: Context) -> Message:
+        began = time.monotonic()
         try:
             said = self._called(message.content[NAME], context)
         except Exception:
             _log.exception("dpsgd: this site could not perform its rounds; the server is not told why")
             said = {FAILED: True}
+        if self._pace:
+            time.sleep(-(time.monotonic() - began) % self._pace)
         return Message(RecordDict({NAME: ConfigRecord(said)}), reply_to=message)
 
     def _called(self, asked: Mapping[str, Any], context: Context) -> dict[str, Any]:

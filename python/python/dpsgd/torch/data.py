@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import Dataset, TensorDataset, default_collate
 
 Batch = tuple[tuple[Tensor, ...], "Tensor | None"]
 
@@ -92,14 +96,78 @@ def samples(x: Any, y: Any) -> Samples:
     return Arrays(tuple(inputs), None if y is None else tensor(y, "y"))
 
 
-def same(one: Samples, other: Samples) -> bool:
-    """Whether two sets hold the same samples, as far as it can be seen without reading a dataset."""
-    if isinstance(one, Items) and isinstance(other, Items):
-        return one.dataset is other.dataset
-    if not isinstance(one, Arrays) or not isinstance(other, Arrays) or len(one) != len(other):
-        return False
-    pairs = zip(one.inputs, other.inputs)
-    return all(a.shape == b.shape and torch.equal(a.cpu(), b.cpu()) for a, b in pairs)
+# The most test samples that may occur in training beyond what chance explains, as a share of all.
+_MOST_REPEATED = 0.25
+
+
+def refuse_training_samples(train: Samples, test: Samples) -> None:
+    """Refuses a public test set of which a large share occurs in training, in whatever order, and warns if any does.
+
+    What is measured on the test set is written down without noise. The rule is that of the command; samples of a
+    dataset other than ``TensorDataset`` are not read.
+    """
+    if isinstance(train, Items) and isinstance(test, Items) and train.dataset is test.dataset:
+        raise ValueError(_SAME.format("all"))
+    known, asked = _rows(train), _rows(test)
+    if known is None or asked is None:
+        return
+    counts = Counter(known)
+    found = sum(row in counts for row in asked)
+    # Test samples that occur in training by chance, if they are other people of the same population.
+    by_chance = sum(count for count in counts.values() if count > 1) / len(known)
+    if counts == Counter(asked) or found / len(asked) - by_chance > _MOST_REPEATED:
+        raise ValueError(_SAME.format(f"{found} of {len(asked)}"))
+    if found:
+        warnings.warn(
+            f"{found} of {len(asked)} test samples also occur in the training data; what is measured on the test set is "
+            "published without noise, so make sure that these are not private (this number is a function of the private "
+            "data: it is for you, not for publishing)",
+            stacklevel=3,
+        )
+
+
+_SAME = (
+    "test: holds the same samples as the training set ({} occur there). What is measured on the test set is written down "
+    "without noise, so it must be public: give samples that nobody has to protect"
+)
+
+
+def digest(given: Samples) -> bytes | None:
+    """What tells these samples from others, in their order; nothing for a dataset that only its own code can read."""
+    tensors = _tensors(given)
+    if tensors is None:
+        return None
+    found = hashlib.sha256()
+    for part in tensors:
+        found.update(f"{part.dtype} {tuple(part.shape)}\n".encode())
+        found.update(_bytes(part).data)
+    return found.digest()
+
+
+def _tensors(given: Samples) -> tuple[Tensor, ...] | None:
+    if isinstance(given, Arrays):
+        return given.inputs if given.target is None else (*given.inputs, given.target)
+    # Not one that is derived from it, whose items may be others.
+    if isinstance(given, Items) and type(given.dataset) is TensorDataset:
+        return tuple(given.dataset.tensors)
+    return None
+
+
+def _bytes(part: Tensor) -> NDArray[np.uint8]:
+    """A row of bytes for each sample."""
+    rows = part.detach().cpu().contiguous().reshape(len(part), -1)
+    if rows.shape[1] == 0:
+        return np.zeros((len(part), 0), dtype=np.uint8)
+    return rows.view(torch.uint8).numpy()
+
+
+def _rows(given: Samples) -> list[bytes] | None:
+    """The digest of each sample, input and target."""
+    tensors = _tensors(given)
+    if tensors is None:
+        return None
+    parts = [_bytes(part) for part in tensors]
+    return [hashlib.blake2b(b"".join(part[i].tobytes() for part in parts), digest_size=16).digest() for i in range(len(given))]
 
 
 def _is_table(value: Any) -> bool:

@@ -22,7 +22,7 @@ from dpsgd.mechanism import Adversary, Audit, Mechanism
 from dpsgd.saved import SavedRun, load_run
 from dpsgd.torch import distributed as shared
 from dpsgd.torch.callbacks import Callback
-from dpsgd.torch.data import same, samples
+from dpsgd.torch.data import digest, refuse_training_samples, samples
 from dpsgd.torch.progress import Bar, progress_bar
 from dpsgd.torch.rows import Loss, Mode, Rows
 
@@ -175,11 +175,8 @@ class Trainer:
             shared.is_leader()
             self._rows.chunk = chunk or max(1, min(64, self._rows.chunk // shared.SLICES))
         self._test = None if test is None else samples(*test)
-        if self._test is not None and same(given, self._test):
-            raise ValueError(
-                "test: holds the same samples as the training set. What is measured on the test set is written down "
-                "without noise, so it must be public: give samples that nobody has to protect"
-            )
+        if self._test is not None:
+            refuse_training_samples(given, self._test)
         self._sizes = [
             # With the other samplers, groups is a divisor, and the number of groups of a round is private.
             (phase.get("groups") if phase["sampling"] in ("subsample", "shuffle") else None, phase.get("group_size", 1))
@@ -219,6 +216,8 @@ class Trainer:
 
         Args:
             resume: continue the run that an interruption left in ``directory``; every charged round counts as spent.
+                It goes on with the samples it was begun with, and is refused with others (not noticed for a ``Dataset``
+                other than ``TensorDataset``).
                 A trainer whose own ``fit`` was interrupted continues by itself.
 
         Raises:
@@ -299,6 +298,7 @@ class Trainer:
             baseline=self._baseline(),
             visit=visit,
             random=self._rows.randomness == "different",
+            data=digest(self._rows.samples),
         )
         self._begun = not told["finished"]
         self._rows.flat[:] = told["weights"]
