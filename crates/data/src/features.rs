@@ -25,6 +25,10 @@ pub enum Features {
     /// the image; the first order at one scale; the second order of one first orientation) are brought to
     /// mean 0 and variance 1 over the image and its colours.
     Scattering,
+    /// The same numbers as one vector. Every coefficient of every place is then a channel of its own, which
+    /// [`Private`](crate::normalise::Private) centres and scales on its own: a linear model learns more from
+    /// a noised gradient if no part of it is spent on what all images have in common.
+    ScatteringFlat,
 }
 
 impl Features {
@@ -32,13 +36,24 @@ impl Features {
     pub fn name(self) -> &'static str {
         match self {
             Features::Scattering => "scattering",
+            Features::ScatteringFlat => "scattering-flat",
+        }
+    }
+
+    /// The transform whose numbers these are, in the same order: what the cache keeps.
+    fn transform(self) -> &'static str {
+        match self {
+            Features::Scattering | Features::ScatteringFlat => Features::Scattering.name(),
         }
     }
 
     /// The shape of the features of a sample of the given shape.
     pub fn shape(self, of: [usize; 3]) -> Result<[usize; 3], FeaturesError> {
-        let Features::Scattering = self;
-        Ok(Scattering::new(of, Level::best())?.features())
+        let shape = Scattering::new(of, Level::best())?.features();
+        Ok(match self {
+            Features::Scattering => shape,
+            Features::ScatteringFlat => [1, 1, shape.iter().product()],
+        })
     }
 }
 
@@ -108,10 +123,9 @@ pub fn cached(
 }
 
 fn computed(pixels: &Dataset, features: Features, threads: usize) -> Result<Dataset, FeaturesError> {
-    let Features::Scattering = features;
     let scattering = Scattering::new(pixels.shape(), Level::best())?;
-    let shape = scattering.features();
-    let kinds = kinds(shape[2]);
+    let kinds = kinds(scattering.features()[2]);
+    let shape = features.shape(pixels.shape())?;
     let length: usize = shape.iter().product();
     Ok(pixels.map(shape, threads, BLOCK, |images, out| {
         scattering.transform(images, out);

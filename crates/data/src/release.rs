@@ -73,7 +73,8 @@ impl Release {
         &self.mean
     }
 
-    /// The noised standard deviations of the numeric channels, at least 0.01.
+    /// The noised standard deviations of the numeric channels, at least 0.01; of images and features, also at
+    /// least the deviation whose square is the noise of the variance.
     pub fn std(&self) -> &[f32] {
         &self.std
     }
@@ -155,9 +156,12 @@ pub(crate) fn release(
         // noise.
         let share = sums.get(2).map_or(1.0, |sum| (0.5 + 0.5 * sum / PRESENT).clamp(0.005, 1.0));
         let average = (sums[0] / share).clamp(-1.0, 1.0);
-        let variance = sums[1] / share + 0.5 - average * average;
+        // A variance below its own noise is unknown. Dividing by less would blow up channels that are nearly
+        // constant; a table's columns are few, and their noise is far below the smallest deviation.
+        let known = if set.is_table() { 0.0 } else { deviation / count };
+        let variance = (sums[1] / share + 0.5 - average * average).max(known);
         mean.push(((average + 1.0) / 2.0) as f32);
-        std.push((variance.max(0.0).sqrt() / 2.0).clamp(LEAST_STD, 0.5) as f32);
+        std.push((variance.sqrt() / 2.0).clamp(LEAST_STD, 0.5) as f32);
     }
     Ok(Release { mean, std, mu: private.mu, sensitivity, error: deviation / count / 2.0 })
 }

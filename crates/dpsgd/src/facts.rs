@@ -6,7 +6,7 @@ use dpsgd_privacy::mechanism::{Mechanism, Phase, Sampling};
 use dpsgd_report::run::{Baseline, NOT_PRIVATE};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{Features, Population, Preparation, RawSettings, Settings, SettingsError, number};
+use crate::settings::{Population, Preparation, RawSettings, Settings, SettingsError, number};
 use crate::{Error, sealed};
 
 /// The file of [`Facts`].
@@ -138,9 +138,9 @@ impl Facts {
             let said = format!("{}, public constants by which the losses are multiplied", weights.join(", "));
             rows.push(("Class weights", said));
         }
-        if let Some(Features::Scattering) = settings.data.features {
-            let what = "scattering: fixed wavelets of each image, which cost no privacy";
-            rows.push(("Features", what.to_string()));
+        if let Some(features) = settings.data.features {
+            let what = format!("{}: fixed wavelets of each image, which cost no privacy", features.name());
+            rows.push(("Features", what));
         }
         rows.push((
             "Normalisation",

@@ -49,7 +49,7 @@ impl Cache {
     fn path(&self, features: Features, set: &Dataset) -> PathBuf {
         let mut key = Sha256::new();
         key.update(MAGIC);
-        key.update(features.name());
+        key.update(features.transform());
         set.shape().iter().for_each(|&side| key.update((side as u64).to_le_bytes()));
         set.each_row(|row| key.update(row));
         let name: String = key.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -38,6 +38,24 @@ fn a_sample_has_the_features_it_has_alone() {
     }
 }
 
+/// A vector of the same numbers, from the same file on disk.
+#[test]
+fn flat_features_are_the_same_numbers_with_a_channel_for_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(directory.path());
+    let split = Split { train: set([16, 16, 1], 20), test: set([16, 16, 1], 3) };
+    let planes = cached(&split, Features::Scattering, 1, &cache).unwrap().split.train;
+    let taken = cached(&split, Features::ScatteringFlat, 1, &cache).unwrap();
+    assert!(taken.found);
+    assert_eq!(taken.split, of(&split, Features::ScatteringFlat, 2).unwrap());
+    let flat = taken.split.train;
+    assert_eq!(flat.shape(), [1, 1, 4 * 4 * 81]);
+    assert_eq!(Features::ScatteringFlat.shape([16, 16, 1]).unwrap(), flat.shape());
+    for i in 0..flat.len() {
+        assert_eq!(served(&flat, i), served(&planes, i), "sample {i}");
+    }
+}
+
 /// The normalisation by its formula, kind by kind, over the image and its colours.
 #[test]
 fn every_kind_is_brought_to_mean_0_and_variance_1_in_every_image() {
@@ -122,7 +140,7 @@ fn features_are_normalised_within_a_public_reach() {
     let plain = served(&made.train, 3);
     made.normalise(&Normalisation::None, &mut |_| panic!("nothing is drawn")).unwrap();
     assert_eq!(served(&made.train, 3), plain, "none leaves features as they are");
-    let private = Normalisation::Private(Private { mu: 0.5, divisor: Divisor::Expected(40.0) });
+    let private = Normalisation::Private(Private { mu: 500.0, divisor: Divisor::Expected(40.0) });
     // Without noise the constants are those of the values within the reach.
     let release = made.normalise(&private, &mut |_| 0.0).unwrap().unwrap();
     assert_eq!(release.sensitivity(), (1.25_f64 * 81.0).sqrt() * (1.0 + 2e-6));

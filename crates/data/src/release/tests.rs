@@ -245,3 +245,12 @@ fn settings_without_a_guarantee_are_refused() {
     let half = release(&set, &Private { mu: 1.0, divisor: Divisor::Samples }, &mut |_| 0.5);
     assert!(half.unwrap_err().to_string().starts_with("noise = "));
 }
+
+/// A channel of images that hardly varies is not divided by noise; a table keeps the smallest deviation.
+#[test]
+fn a_variance_is_not_taken_for_less_than_its_noise() {
+    let private = Private { mu: 0.5, divisor: Divisor::Samples };
+    let found = release(&images(vec![128; 1000], 1, 1), &private, &mut |_| 0.0).unwrap();
+    // Δ/µ/N = 2/0.5/1000 in units of t², which are four of x².
+    assert!((f64::from(found.std()[0]).powi(2) - 0.004 / 4.0).abs() < 1e-6, "{}", found.std()[0]);
+}

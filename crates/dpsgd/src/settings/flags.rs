@@ -44,9 +44,16 @@ pub(super) fn adversary() -> impl TypedValueParser<Value = Adversary> {
 
 /// `--features`.
 pub(super) fn features() -> impl TypedValueParser<Value = Features> {
-    one_of(&[(
-        "scattering",
-        "Fixed wavelets of the image: 81 channels for each of its own, at a quarter of the size",
-        Features::Scattering,
-    )])
+    one_of(&[
+        (
+            "scattering",
+            "Fixed wavelets of the image: 81 channels for each of its own, at a quarter of the size",
+            Features::Scattering,
+        ),
+        (
+            "scattering-flat",
+            "The same as one vector: --normalise private centres and scales every number on its own",
+            Features::ScatteringFlat,
+        ),
+    ])
 }
