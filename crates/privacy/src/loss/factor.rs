@@ -498,7 +498,7 @@ impl Line {
 }
 
 /// e^z − 1 without cancellation.
-fn exp_m1(z: Complex64) -> Complex64 {
+pub(super) fn exp_m1(z: Complex64) -> Complex64 {
     let (sin, cos) = z.im.sin_cos();
     let half = (0.5 * z.im).sin();
     Complex64::new(z.re.exp_m1() * cos - 2.0 * half * half, z.re.exp() * sin)

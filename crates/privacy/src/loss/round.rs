@@ -35,7 +35,7 @@ pub(crate) struct Nodes {
 const LN_PRUNED: f64 = -60.0;
 
 /// Reach of the nodes beyond the centre of the tilted Gaussian: φ(10.6)/φ(0) < 1e-24.
-const REACH: f64 = 10.6;
+pub(super) const REACH: f64 = 10.6;
 
 /// Left end of u on a half line: the bracket vanishes like y² and dx/du like e^u, so e^{3u} < 1e-19.
 const LEFT_END: f64 = -15.0;
@@ -274,7 +274,7 @@ fn softplus(u: f64) -> f64 {
     if u > 0.0 { u + (-u).exp().ln_1p() } else { u.exp().ln_1p() }
 }
 
-fn softplus_complex(u: Complex64) -> Complex64 {
+pub(super) fn softplus_complex(u: Complex64) -> Complex64 {
     if u.re > 0.0 { u + (1.0 + (-u).exp()).ln() } else { (1.0 + u.exp()).ln() }
 }
 
