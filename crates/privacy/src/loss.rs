@@ -83,7 +83,7 @@ const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 const GRID_POINTS: usize = 1 << 15;
 /// The sines that one run's accounting may cost in all; ordinary settings need a hundredth of them. Where that is
 /// not enough, what has been proved by then is the answer.
-const MOST_WORK: f64 = 5e8;
+const MOST_WORK: f64 = 2e8;
 /// The same where all components are known (A₁): there nothing else answers.
 const MOST_WORK_KNOWN: f64 = 2e9;
 /// The relative width above which another engine is asked as well.
@@ -717,7 +717,7 @@ mod tests {
     #[test]
     fn the_split_agrees_with_two_rounds_by_quadrature() {
         let mut narrow = 0;
-        for (rate, z) in [(0.5, 1.0), (0.1, 0.7), (1e-2, 1.0), (1e-4, 0.4), (1e-6, 2.0)] {
+        for (rate, z) in [(0.5, 1.0), (0.1, 0.7), (1e-2, 1.0), (1e-4, 0.4), (1e-6, 0.3)] {
             let config = run(Sampling::Poisson { rate }, 2, NoiseScale::Multiplier(z), 1);
             for reversed in [false, true] {
                 let loss = blind_loss(&config.check().unwrap(), reversed).unwrap();
@@ -748,6 +748,6 @@ mod tests {
             }
         }
         // Where the budget ends first, other engines answer.
-        assert!(narrow >= 35, "{narrow} of 40");
+        assert!(narrow >= 36, "{narrow} of 40");
     }
 }

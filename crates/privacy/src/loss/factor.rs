@@ -106,8 +106,8 @@ impl Factor {
     pub(crate) fn parts(&self) -> usize {
         match &self.kind {
             Kind::Gaussian(_) => 1,
-            Kind::Known { parts, .. } | Kind::Round { shape: Shape::Halves { parts, .. }, .. } => parts.len(),
-            Kind::Round { shape: Shape::Line { plus, minus }, .. } => plus.len() + minus.len(),
+            Kind::Known { parts, .. } => parts.len(),
+            Kind::Round { shape, .. } => shape.parts(),
         }
     }
 

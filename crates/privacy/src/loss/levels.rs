@@ -345,7 +345,7 @@ impl Builder<'_> {
         let mut walk = Walk::new(run, c, outer, inner);
         let step = std::f64::consts::TAU / period;
         let mut values: Vec<(Complex64, f64)> = Vec::new();
-        let mut sum = 0.0;
+        let (mut sum, mut next_look) = (0.0, 0);
         let ln_scale = walk.ln_scale;
         let rest = loop {
             walk.block(values.len(), step, &mut values);
@@ -362,11 +362,13 @@ impl Builder<'_> {
             let end = (values.len() as f64 - 0.5) * step;
             let size = values[values.len() - 1].0.norm();
             let wanted = LN_NEGLIGIBLE.exp() * sum.abs();
-            if size / (end * (1.0 + end)) * end < 64.0 * wanted * step {
+            if values.len() >= next_look && size / (1.0 + end) < 64.0 * wanted * step {
                 let rest = walk.rest(end);
                 if rest.1 < wanted * step {
                     break rest;
                 }
+                // A look costs as much as some blocks.
+                next_look = values.len() + values.len() / 8;
             }
         };
         self.terms = terms + walk.terms;

@@ -6,7 +6,7 @@ use super::not_certified;
 use super::window::{WIDEST, Window};
 use crate::error::PrivacyError;
 use crate::loss::factor::{Factor, Kind, exp_m1};
-use crate::loss::round::{REACH, Shape, softplus_complex};
+use crate::loss::round::{LN_PRUNED, REACH, Shape, softplus_complex};
 use crate::normal;
 
 /// (Largest shift)·(height of the line).
@@ -18,7 +18,7 @@ pub(super) const RESOLUTION: f64 = 29.0;
 
 /// Left end of u on a half line, where V and the density fall like e^u; what lies further left is a geometric
 /// series, whose next term is e^{2u}.
-pub(super) const LEFT_END: f64 = -20.0;
+pub(super) const LEFT_END: f64 = -26.0;
 
 /// The most nodes of one factor.
 pub(super) const MOST_NODES: f64 = 40_000.0;
@@ -56,6 +56,8 @@ pub(super) struct Round {
     pub(super) flat: f64,
     /// The probability of exactly that loss.
     pub(super) atom: f64,
+    /// A bound on the moments of the components that were left out.
+    pub(super) pruned: f64,
     pub(super) resolution: f64,
     pub(super) relative_error: f64,
 }
@@ -96,7 +98,10 @@ impl Nodes {
                         (1.0 - hit) * parts.iter().map(inside).sum::<f64>()
                     }
                 };
+                let parts = shape.parts();
                 let shape = shape.pruned(cap);
+                // Each of them is below e^{LN_PRUNED} along a line of some hundred units, at the largest tilt.
+                let pruned = (parts - shape.parts()) as f64 * (LN_PRUNED + 8.0).exp();
                 let resolution = RESOLUTION + times.ln();
                 let (along, edge, real) = places(&shape, cap, window.reach(), resolution)?;
                 let flat = match &shape {
@@ -111,6 +116,7 @@ impl Nodes {
                     real,
                     flat,
                     atom,
+                    pruned,
                     resolution,
                     relative_error: *relative_error,
                 })
@@ -159,8 +165,8 @@ impl Nodes {
                     sums.add(low, high, place.slack(c));
                 }
                 let mut result = sums.moments(round.along.len(), round.relative_error);
-                result.inner_error += round.quadrature(c, inner, Window::None);
-                result.between_error += round.quadrature(c, outer, inner);
+                result.inner_error += round.quadrature(c, inner, Window::None) + round.pruned;
+                result.between_error += round.quadrature(c, outer, inner) + round.pruned;
                 result.with_atom(round.atom, round.relative_error, outer, inner)
             }
         }

@@ -34,8 +34,9 @@ pub(super) struct Powers {
 #[derive(Default)]
 pub(super) struct Decaying {
     pub(super) nodes: Vec<Term>,
-    /// A bound on what was dropped, for all larger t.
+    /// A bound on what was dropped, for all larger t, and its terms: size and Im d.
     pub(super) dropped: f64,
+    pub(super) dead: Vec<(f64, f64)>,
 }
 
 #[derive(Clone, Copy)]
@@ -85,7 +86,8 @@ impl Decaying {
 
     /// The bound Σ|w|·e^{−t·Im d}, which falls with t.
     pub(super) fn size(&self, t: f64) -> f64 {
-        self.dropped + self.nodes.iter().map(|n| n.size * (-t * n.d.im).exp()).sum::<f64>()
+        let alive: f64 = self.nodes.iter().map(|n| n.size * (-t * n.d.im).exp()).sum();
+        alive + self.dead.iter().map(|(size, im)| size * (-t * im).exp()).sum::<f64>()
     }
 
     /// The sums for the next values of t, with a bound on the error of each. Terms below `floor` are dropped.
@@ -99,10 +101,12 @@ impl Decaying {
         let t = start as f64 * step;
         let end = t + BLOCK as f64 * step;
         let mut dropped = self.dropped;
+        let dead = &mut self.dead;
         self.nodes.retain(|n| {
             let size = n.size * (-t * n.d.im).exp();
             if size < floor {
                 dropped += size;
+                dead.push((n.size, n.d.im));
             }
             size >= floor
         });
@@ -208,18 +212,19 @@ impl<'a> Walk<'a> {
             one += last.0;
             two += last.1;
             t *= 2.0;
-            if last.0 < 1e-40 || last.1 < 1e-9 * two {
+            if last.0 < 1e-30 {
                 break;
             }
         }
         // The bound falls with t, so what follows is at most twice the last stretch for 1/t². For 1/t that is known
-        // only where the bound has died out.
+        // only where the bound has died out: a hundred more stretches would not add 1e-28.
         let one = if last.0 < 1e-30 { one + 1e-28 } else { f64::INFINITY };
         (one, two + 2.0 * last.1)
     }
 
     /// A bound on |J(t')| for all t' ≥ t: with b ≥ |M_inner| and d ≥ |M_between|, Π(b+d)^T − Πb^T, which grows
-    /// with both.
+    /// with both. b and d are integrals of moduli along the line, taken at its nodes, which resolve them to many
+    /// digits.
     pub(super) fn envelope(&self, t: f64) -> f64 {
         let mut difference = Difference::default();
         for rising in &self.factors {
@@ -284,9 +289,13 @@ impl<'a> Rising<'a> {
                         let m = Moments {
                             inner: quiet[i] * turn,
                             between: loud[i] * turn,
-                            inner_error: quiet_error + self.quadrature.0 + relative * self.most_inner,
+                            inner_error: quiet_error
+                                + self.quadrature.0
+                                + round.pruned
+                                + relative * self.most_inner,
                             between_error: loud_error
                                 + self.quadrature.1
+                                + round.pruned
                                 + relative * self.between.size(start as f64 * step),
                         };
                         m.with_atom(round.atom, round.relative_error, outer, inner)
@@ -311,11 +320,11 @@ impl<'a> Rising<'a> {
                 if inner == Window::None { (0.0, low + high) } else { (low, high) }
             }
             Body::Round(round) => {
-                let high = (self.between.size(t) + self.quadrature.1) * room;
+                let high = self.between.size(t) * room;
                 if inner == Window::None {
                     return (0.0, high + round.atom);
                 }
-                let low = (self.inner.size(t) + self.quadrature.0 + round.atom) * room;
+                let low = (self.inner.size(t) + round.atom) * room;
                 (low.min(self.most_inner), high)
             }
         }
