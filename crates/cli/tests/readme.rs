@@ -40,9 +40,9 @@ fn expanded(folder: &Folder, word: &str) -> Vec<String> {
 fn every_command_of_the_readme_runs() {
     let folder = Folder::new("readme");
     std::fs::create_dir(folder.0.join("recipes")).expect("a directory");
-    for recipe in ["paper.toml", "adult-eps1.toml"] {
-        let from = Path::new(ROOT).join("recipes").join(recipe);
-        std::fs::copy(from, folder.0.join("recipes").join(recipe)).expect("a recipe");
+    for recipe in std::fs::read_dir(Path::new(ROOT).join("recipes")).expect("the recipes") {
+        let recipe = recipe.expect("a recipe");
+        std::fs::copy(recipe.path(), folder.0.join("recipes").join(recipe.file_name())).expect("a copy");
     }
     let small = ["train", "--net", "logistic", "--epochs", "1", "--sigma", "2", "--quiet", "--out", RUN];
     assert_eq!(dpsgd(&folder, &small).0, Some(0));

@@ -84,22 +84,24 @@ const GRID_POINTS: usize = 1 << 15;
 /// The sines that one run's accounting may cost in all; ordinary settings need a hundredth of them. Where that is
 /// not enough, what has been proved by then is the answer.
 const MOST_WORK: f64 = 2e8;
-/// The same where all components are known (A₁): there nothing else answers.
-const MOST_WORK_KNOWN: f64 = 2e9;
+/// The same for long runs and where all components are known (A₁).
+const MOST_WORK_OF_LONG: f64 = 2e9;
+/// Up to this many rounds a run is short.
+const SHORT: u64 = 128;
 /// The relative width above which another engine is asked as well.
-const USEFUL: f64 = 1e-7;
+const USEFUL: f64 = 2e-6;
 /// The terms a line may cost: at first, and where nothing else answers.
 const FEW_TERMS: usize = 2_000_000;
 const MOST_TERMS: usize = 400_000_000;
 /// Where a cheap line ends: sines of larger numbers cost ten times as much.
 const HIGHEST: f64 = 2e4;
 /// The relative width up to which the levels of another threshold answer for this one.
-const NARROW: f64 = 1e-8;
+const NARROW: f64 = 1e-6;
 /// How far apart, as a factor, such thresholds may be.
 const NEAR: f64 = 1.5;
 /// The most stacks that are kept, and how many may fail before no more are tried.
 const MOST_STACKS: usize = 64;
-const MOST_FAILURES: usize = 3;
+const MOST_FAILURES: usize = 6;
 /// Beyond this threshold only Chernoff's bound is used.
 const FAR: f64 = 1e5;
 /// Rounds below which the grid is used at once.
@@ -185,7 +187,8 @@ impl Loss {
         }
         self.spend(0.0)?;
         let limits = match patience {
-            Patience::Short => (FEW_TERMS, HIGHEST),
+            Patience::Short if self.is_short() => (FEW_TERMS, HIGHEST),
+            Patience::Short => (FEW_TERMS, f64::INFINITY),
             Patience::Long => (MOST_TERMS, f64::INFINITY),
         };
         let line = Contour::new(&self.factors, tilt.value(), limits, &|work| self.spend(work)).map(Arc::new);
@@ -195,12 +198,6 @@ impl Loss {
 
     /// What lies above ε, from a split by loudness: of a threshold near by where that is narrow, else of its own.
     fn above(&self, epsilon: f64) -> Result<Above, PrivacyError> {
-        if !self.has_rounds() {
-            return Err(PrivacyError::NotCertified {
-                what: "a known law",
-                why: "nothing is quiet".to_string(),
-            });
-        }
         let near = |of: f64| epsilon == of || (of > 0.0 && (1.0 / NEAR..NEAR).contains(&(epsilon / of)));
         let known: Vec<_> = self.kept().stacks.iter().filter(|s| near(s.0)).cloned().collect();
         let mut best: Option<Above> = None;
@@ -301,12 +298,13 @@ impl Loss {
     }
 
     fn most_work(&self) -> f64 {
-        if self.has_rounds() { MOST_WORK } else { MOST_WORK_KNOWN }
+        let guessed = self.factors.iter().any(|f| matches!(f.kind, Kind::Round { .. }));
+        if guessed && self.is_short() { MOST_WORK } else { MOST_WORK_OF_LONG }
     }
 
-    /// Whether A₀ has to guess somewhere.
-    fn has_rounds(&self) -> bool {
-        self.factors.iter().any(|f| matches!(f.kind, Kind::Round { .. }))
+    /// Whether the run is so short that other engines than the line answer for it.
+    fn is_short(&self) -> bool {
+        self.factors.iter().map(|f| f.times).sum::<u64>() <= SHORT
     }
 
     /// Counts the work done on this loss; an error once it exceeds a few seconds' worth.
