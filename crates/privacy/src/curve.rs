@@ -179,47 +179,8 @@ pub(crate) fn epsilon_of(
             return Ok(Interval { lower: proved_low, upper: f64::INFINITY });
         }
     }
-    solved(delta, target, (low, at_low), (high, at_high))
-}
-
-/// The same for a `high` at which δ is at most the target, as Chernoff's bound finds one: no threshold far from
-/// the answer is looked at.
-pub(crate) fn epsilon_below(
-    delta: &dyn Fn(f64) -> Result<Interval, PrivacyError>,
-    target: f64,
-    high: f64,
-) -> Result<Interval, PrivacyError> {
-    let logarithm = |d: Interval| (d.middle().max(f64::MIN_POSITIVE) / target).ln();
-    let mut end = (high, logarithm(delta(high)?));
-    if end.1 > 0.0 {
-        return epsilon_of(delta, target);
-    }
-    let mut share = 0.9;
-    while end.0 > 1e-12 {
-        let low = share * end.0;
-        let value = logarithm(delta(low)?);
-        if value > 0.0 {
-            return solved(delta, target, (low, value), end);
-        }
-        end = (low, value);
-        share *= share;
-    }
-    match delta(0.0)?.upper <= target {
-        true => Ok(Interval::exact(0.0)),
-        false => solved(delta, target, (0.0, logarithm(delta(0.0)?)), end),
-    }
-}
-
-/// The root of ln δ between two thresholds, and both ends proved.
-fn solved(
-    delta: &dyn Fn(f64) -> Result<Interval, PrivacyError>,
-    target: f64,
-    low: (f64, f64),
-    high: (f64, f64),
-) -> Result<Interval, PrivacyError> {
-    let logarithm = |d: Interval| (d.middle().max(f64::MIN_POSITIVE) / target).ln();
-    let mut bracket = Bracket::new(low, high);
-    let mut root = 0.5 * (low.0 + high.0);
+    let mut bracket = Bracket::new((low, at_low), (high, at_high));
+    let mut root = 0.5 * (low + high);
     for _ in 0..80 {
         if bracket.at_low <= 0.0 {
             root = bracket.low;

@@ -12,7 +12,7 @@ mod tails;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::curve::{Curve, CurvePoint, check_delta, check_epsilon, epsilon_below, epsilon_of};
+use crate::curve::{Curve, CurvePoint, check_delta, check_epsilon, epsilon_of};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 use contour::{Contour, cumulants};
@@ -35,24 +35,15 @@ pub(crate) struct Loss {
 #[derive(Debug, Default)]
 struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
-    /// The same with the error of the quadrature, by the bits of c.
-    certified: HashMap<u64, Cumulants>,
     /// Lines by tilt; those that were given up are not tried again.
-    lines: HashMap<(Tilt, Patience), Result<Arc<Contour>, PrivacyError>>,
+    lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     /// Splits by loudness, with the thresholds they were made for; `None` where there is none.
     stacks: Vec<(f64, Option<Arc<Stack>>)>,
     grid: Option<Arc<Grid>>,
+    /// Lines that were slow or were given up.
+    costly: usize,
     /// Work done so far, counted in sines.
     spent: f64,
-}
-
-/// How much a line may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Patience {
-    /// A few milliseconds.
-    Short,
-    /// About a second; for what nothing else answers.
-    Long,
 }
 
 /// c = ±2^{step/64}.
@@ -81,31 +72,32 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// The sines that one run's accounting may cost in all; ordinary settings need a hundredth of them. Where that is
-/// not enough, what has been proved by then is the answer.
-const MOST_WORK: f64 = 2e8;
-/// The same for long runs and where all components are known (A₁).
-const MOST_WORK_OF_LONG: f64 = 2e9;
-/// Up to this many rounds a run is short.
-const SHORT: u64 = 128;
-/// The relative width above which another engine is asked as well.
-const USEFUL: f64 = 2e-6;
-/// The terms a line may cost: at first, and where nothing else answers.
-const FEW_TERMS: usize = 2_000_000;
+/// The sines that one run's accounting may cost in all; ordinary settings need a thousandth of them.
+const MOST_WORK: f64 = 2e9;
+/// The relative width above which a line's answer is not good enough.
+const USEFUL: f64 = 1e-4;
+/// The terms a line may cost; about a second.
 const MOST_TERMS: usize = 400_000_000;
-/// Where a cheap line ends: sines of larger numbers cost ten times as much.
+/// Up to this many rounds the grid's own error is small. A skewed loss then decays so slowly along a line
+/// that computing a whole curve from lines would take minutes: after some costly ones the grid answers.
+const ROUNDS_FOR_GRID: u64 = 128;
+/// Where a line ends when rounds are that few: sines of larger numbers cost ten times as much.
 const HIGHEST: f64 = 2e4;
+/// How many costly lines are allowed when rounds are that few.
+const LINES_BESIDE_GRID: usize = 12;
+/// More terms than this make a line costly.
+const COSTLY: usize = 4_000_000;
+/// Beyond this threshold only Chernoff's bound is used.
+const FAR: f64 = 1e5;
+/// Rounds below which the loss is split by loudness, or the grid is used, at once.
+const FEW: u64 = 10;
 /// The relative width up to which the levels of another threshold answer for this one.
 const NARROW: f64 = 1e-6;
 /// How far apart, as a factor, such thresholds may be.
 const NEAR: f64 = 1.5;
 /// The most stacks that are kept, and how many may fail before no more are tried.
 const MOST_STACKS: usize = 64;
-const MOST_FAILURES: usize = 6;
-/// Beyond this threshold only Chernoff's bound is used.
-const FAR: f64 = 1e5;
-/// Rounds below which the grid is used at once.
-const FEW: u64 = 10;
+const MOST_FAILURES: usize = 3;
 /// The stride of the search; finer steps are taken where the mean of the tilted loss jumps.
 const COARSE: i32 = 8;
 
@@ -123,7 +115,10 @@ impl Loss {
     /// ln M(c) for c > 0, with its error. Missing probability could lie at the largest loss, which is not
     /// bounded here, so with any of it the upper end is infinite.
     pub(crate) fn ln_moment(&self, c: f64) -> Result<Interval, PrivacyError> {
-        let total = self.certified_cumulants(c);
+        let mut total = Cumulants::default();
+        for factor in &self.factors {
+            total += factor.line(c, 0.0, -30.0).cumulants();
+        }
         if !total.ln_m.is_finite() {
             return Err(PrivacyError::NotCertified {
                 what: "the Rényi divergence",
@@ -132,33 +127,6 @@ impl Loss {
         }
         let upper = if self.missing > 0.0 { f64::INFINITY } else { total.ln_m + total.error };
         Ok(Interval { lower: total.ln_m - total.error, upper })
-    }
-
-    /// Cumulants whose error counts the quadrature as well.
-    fn certified_cumulants(&self, c: f64) -> Cumulants {
-        if let Some(&known) = self.kept().certified.get(&c.to_bits()) {
-            return known;
-        }
-        let mut total = Cumulants::default();
-        for factor in &self.factors {
-            total += factor.line(c, 0.0, -30.0).cumulants();
-        }
-        // The edges of the strip cost more than the nodes.
-        let work = 40.0 * self.factors.iter().map(|f| f.work(c)).sum::<f64>();
-        let mut kept = self.kept();
-        kept.spent += work;
-        kept.certified.insert(c.to_bits(), total);
-        total
-    }
-
-    /// δ(ε) from above without a line: (1 − e^{−x})₊ ≤ c^c/(1+c)^{1+c}·e^{cx} for every x.
-    fn chernoff(&self, epsilon: f64) -> Interval {
-        let tilt = self.saddle_of_delta(epsilon);
-        let c = tilt.value();
-        let k = self.certified_cumulants(c);
-        let ln = k.ln_m + k.error - c * epsilon + c * c.ln() - (1.0 + c) * c.ln_1p();
-        let upper = (ln + 1e-12 * (1.0 + k.ln_m.abs() + c * epsilon)).exp();
-        Interval { lower: 0.0, upper: if upper < 1.0 { upper } else { 1.0 } }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -176,8 +144,8 @@ impl Loss {
         computed
     }
 
-    fn line(&self, tilt: Tilt, patience: Patience) -> Result<Arc<Contour>, PrivacyError> {
-        if let Some(known) = self.kept().lines.get(&(tilt, patience)) {
+    fn line(&self, tilt: Tilt) -> Result<Arc<Contour>, PrivacyError> {
+        if let Some(known) = self.kept().lines.get(&tilt) {
             return known.clone();
         }
         // Powers of at least FEW decay along the line, and so does any Gaussian part.
@@ -186,18 +154,27 @@ impl Loss {
             return Err(PrivacyError::NotCertified { what: "a short run", why: "slow decay".to_string() });
         }
         self.spend(0.0)?;
-        let limits = match patience {
-            Patience::Short if self.is_short() => (FEW_TERMS, HIGHEST),
-            Patience::Short => (FEW_TERMS, f64::INFINITY),
-            Patience::Long => (MOST_TERMS, f64::INFINITY),
+        let few = self.factors.iter().map(|f| f.times).sum::<u64>() <= ROUNDS_FOR_GRID;
+        let enough = few && self.kept().costly >= LINES_BESIDE_GRID;
+        let limits = match few {
+            true if enough => (COSTLY, HIGHEST),
+            true => (MOST_TERMS, HIGHEST),
+            false => (MOST_TERMS, f64::INFINITY),
         };
         let line = Contour::new(&self.factors, tilt.value(), limits, &|work| self.spend(work)).map(Arc::new);
-        self.kept().lines.insert((tilt, patience), line.clone());
+        if line.as_ref().map_or(!enough, |line| line.terms() > COSTLY) {
+            self.kept().costly += 1;
+        }
+        self.kept().lines.insert(tilt, line.clone());
         line
     }
 
     /// What lies above ε, from a split by loudness: of a threshold near by where that is narrow, else of its own.
     fn above(&self, epsilon: f64) -> Result<Above, PrivacyError> {
+        // Longer runs decay along a line; few rounds do not.
+        if self.factors.iter().map(|f| f.times).sum::<u64>() >= FEW {
+            return Err(PrivacyError::NotCertified { what: "a long run", why: "not tried".to_string() });
+        }
         let near = |of: f64| epsilon == of || (of > 0.0 && (1.0 / NEAR..NEAR).contains(&(epsilon / of)));
         let known: Vec<_> = self.kept().stacks.iter().filter(|s| near(s.0)).cloned().collect();
         let mut best: Option<Above> = None;
@@ -223,7 +200,7 @@ impl Loss {
         }
         self.spend(0.0)?;
         // A term of a split is a rotation: about a tenth of a sine.
-        let room = 10.0 * (self.most_work() - self.kept().spent).max(0.0);
+        let room = 10.0 * (MOST_WORK - self.kept().spent).max(0.0);
         let (stack, terms) = Stack::new(&self.factors, epsilon, room);
         let stack = stack.map(Arc::new);
         self.kept().spent += 0.1 * terms;
@@ -297,26 +274,15 @@ impl Loss {
         if best.value() < apart && apart < 1e3 { Tilt::nearest(apart) } else { best }
     }
 
-    fn most_work(&self) -> f64 {
-        let guessed = self.factors.iter().any(|f| matches!(f.kind, Kind::Round { .. }));
-        if guessed && self.is_short() { MOST_WORK } else { MOST_WORK_OF_LONG }
-    }
-
-    /// Whether the run is so short that other engines than the line answer for it.
-    fn is_short(&self) -> bool {
-        self.factors.iter().map(|f| f.times).sum::<u64>() <= SHORT
-    }
-
     /// Counts the work done on this loss; an error once it exceeds a few seconds' worth.
     fn spend(&self, work: f64) -> Result<(), PrivacyError> {
-        let limit = self.most_work();
         let mut kept = self.kept();
         kept.spent += work;
-        if kept.spent > limit {
+        if kept.spent > MOST_WORK {
             return Err(PrivacyError::TooCostly {
                 what: "this run's accounting",
                 operations: kept.spent,
-                limit,
+                limit: MOST_WORK,
                 remedy: "the setting is extreme; ask about adversary A1 or for a larger δ",
             });
         }
@@ -338,25 +304,21 @@ impl Loss {
     }
 
     /// The line near κ'(c) = ε + 1/c + 1/(1+c), the saddle point of the integrand of δ(ε).
-    fn line_of_delta(&self, epsilon: f64, patience: Patience) -> Result<Arc<Contour>, PrivacyError> {
-        self.line(self.saddle_of_delta(epsilon), patience)
-    }
-
-    fn saddle_of_delta(&self, epsilon: f64) -> Tilt {
-        self.best_tilt(
+    fn line_of_delta(&self, epsilon: f64) -> Result<Arc<Contour>, PrivacyError> {
+        self.line(self.best_tilt(
             |c, k| k.mean > epsilon + 1.0 / c + 1.0 / (1.0 + c),
             |c, k| k.ln_m - c * epsilon - (c * (1.0 + c)).ln(),
-        )
+        ))
     }
 
     /// The line near κ'(c) = ε with c > −1, kept away from the poles at 0 and −1.
-    fn line_of_tails(&self, epsilon: f64, patience: Patience) -> Result<Arc<Contour>, PrivacyError> {
+    fn line_of_tails(&self, epsilon: f64) -> Result<Arc<Contour>, PrivacyError> {
         let smallest = Tilt::positive(*STEPS.start());
         let at_zero = self.cumulants(smallest);
         let apart = 0.7 / at_zero.variance.sqrt().max(1e-150);
         if at_zero.mean < epsilon || apart > 0.25 {
             let tilt = self.best_tilt(|_, k| k.mean > epsilon, |c, k| k.ln_m - c * epsilon);
-            return self.line(if tilt.value() < apart { Tilt::nearest(apart) } else { tilt }, patience);
+            return self.line(if tilt.value() < apart { Tilt::nearest(apart) } else { tilt });
         }
         // κ' increases with c, so with falling |c|.
         let (mut low, mut high) = (-24 * COARSE, -COARSE);
@@ -366,7 +328,7 @@ impl Loss {
             if self.cumulants(tilt).mean > epsilon { low = middle } else { high = middle }
         }
         let c = Tilt { negative: true, step: low }.value();
-        self.line(Tilt::nearest(c.min(-apart).max(-1.0 + apart)), patience)
+        self.line(Tilt::nearest(c.min(-apart).max(-1.0 + apart)))
     }
 
     /// The second engine, built once; for few rounds, where M decays too slowly along the line.
@@ -428,39 +390,35 @@ impl Loss {
         if let Some(round) = single::only(&self.factors) {
             return Ok(self.charged(single::point(round, epsilon).delta));
         }
-        let line = |patience| -> Result<Interval, PrivacyError> {
-            Ok(self.charged(self.line_of_delta(epsilon, patience)?.delta(epsilon)))
-        };
-        let split = || -> Result<Interval, PrivacyError> { Ok(self.charged(self.above(epsilon)?.delta)) };
-        let chernoff = || Ok(self.charged(self.chernoff(epsilon)));
-        let grid = || match self.suits_grid() {
-            true => self.on_grid(epsilon),
-            false => {
-                Err(PrivacyError::NotCertified { what: "a long run", why: "the grid's error".to_string() })
+        match self.line_of_delta(epsilon) {
+            Ok(line) => {
+                let delta = self.charged(line.delta(epsilon));
+                if delta.width() <= USEFUL * delta.upper || !self.suits_grid() {
+                    return Ok(delta);
+                }
+                Ok(delta.intersect(self.on_grid(epsilon)?))
             }
-        };
-        first_useful(
-            &[&|| line(Patience::Short), &split, &|| line(Patience::Long), &grid, &chernoff],
-            |delta| delta.width() / delta.upper,
-            |a, b| a.intersect(b),
-        )
+            Err(PrivacyError::NotCertified { .. }) => {
+                if let Ok(above) = self.above(epsilon)
+                    && above.delta.width() <= USEFUL * above.delta.upper
+                {
+                    return Ok(self.charged(above.delta));
+                }
+                self.on_grid(epsilon)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    fn point_on_line(&self, epsilon: f64, patience: Patience) -> Result<CurvePoint, PrivacyError> {
-        let line = self.line_of_tails(epsilon, patience)?;
-        let alpha = line.alpha(epsilon);
-        let beta = line.beta(epsilon);
-        let delta = if line.is_right_of_zero() {
-            line.delta(epsilon)
-        } else {
-            let e = epsilon.exp();
-            Interval {
-                lower: 1.0 - beta.upper - e * alpha.upper - 2.0 * f64::EPSILON,
-                upper: 1.0 - beta.lower - e * alpha.lower + 2.0 * f64::EPSILON,
-            }
-            .clamp(0.0, 1.0)
-        };
-        Ok(self.charged_point(CurvePoint { epsilon, delta, alpha, beta }))
+    /// The point from a split by loudness, where that is narrow.
+    fn point_of_split(&self, epsilon: f64) -> Option<CurvePoint> {
+        let above = self.above(epsilon).ok()?;
+        let beta =
+            Interval { lower: 1.0 - above.p.upper - f64::EPSILON, upper: 1.0 - above.p.lower + f64::EPSILON };
+        let beta = beta.clamp(0.0, 1.0);
+        let narrow = |value: Interval| value.width() <= USEFUL * value.upper;
+        (narrow(above.delta) && narrow(above.q) && narrow(beta))
+            .then(|| self.charged_point(CurvePoint { epsilon, delta: above.delta, alpha: above.q, beta }))
     }
 
     fn charged_point(&self, point: CurvePoint) -> CurvePoint {
@@ -479,32 +437,6 @@ impl Loss {
     }
 }
 
-/// Asks one engine after the other until an answer is narrow; else the narrowest of all, or the first error.
-fn first_useful<A: Copy>(
-    engines: &[&dyn Fn() -> Result<A, PrivacyError>],
-    width: impl Fn(&A) -> f64,
-    together: impl Fn(A, A) -> A,
-) -> Result<A, PrivacyError> {
-    let mut best: Option<A> = None;
-    let mut failed = None;
-    for engine in engines {
-        match engine() {
-            Ok(answer) => {
-                let answer = best.map_or(answer, |best| together(best, answer));
-                if width(&answer) <= USEFUL {
-                    return Ok(answer);
-                }
-                best = Some(answer);
-            }
-            Err(error) => failed = failed.or(Some(error)),
-        }
-    }
-    best.ok_or_else(|| {
-        failed
-            .unwrap_or(PrivacyError::NotCertified { what: "the privacy loss", why: "no engine".to_string() })
-    })
-}
-
 impl Curve for Loss {
     fn delta(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
         check_epsilon(epsilon)?;
@@ -519,31 +451,32 @@ impl Curve for Loss {
         if let Some(round) = single::only(&self.factors) {
             return Ok(self.charged_point(single::point(round, epsilon)));
         }
-        let by_line = |patience| self.point_on_line(epsilon, patience);
-        let by_split = || -> Result<CurvePoint, PrivacyError> {
-            let above = self.above(epsilon)?;
-            let beta = Interval {
-                lower: 1.0 - above.p.upper - f64::EPSILON,
-                upper: 1.0 - above.p.lower + f64::EPSILON,
-            };
-            let point =
-                CurvePoint { epsilon, delta: above.delta, alpha: above.q, beta: beta.clamp(0.0, 1.0) };
-            Ok(self.charged_point(point))
-        };
-        let grid = || match self.suits_grid() {
-            true => self.point_by_differences(epsilon),
-            false => {
-                Err(PrivacyError::NotCertified { what: "a long run", why: "the grid's error".to_string() })
+        let line = match self.line_of_tails(epsilon) {
+            Ok(line) => line,
+            Err(PrivacyError::NotCertified { .. }) => {
+                if let Some(point) = self.point_of_split(epsilon) {
+                    return Ok(point);
+                }
+                return self.point_by_differences(epsilon);
             }
+            Err(error) => return Err(error),
         };
-        first_useful(
-            &[&|| by_line(Patience::Short), &by_split, &|| by_line(Patience::Long), &grid],
-            |point| {
-                let relative = |value: Interval| value.width() / value.upper.max(f64::MIN_POSITIVE);
-                relative(point.delta).max(relative(point.alpha)).max(relative(point.beta))
-            },
-            |a, b| if a.delta.width() <= b.delta.width() { a } else { b },
-        )
+        let alpha = line.alpha(epsilon);
+        let beta = line.beta(epsilon);
+        let delta = if line.is_right_of_zero() {
+            line.delta(epsilon)
+        } else {
+            let e = epsilon.exp();
+            Interval {
+                lower: 1.0 - beta.upper - e * alpha.upper - 2.0 * f64::EPSILON,
+                upper: 1.0 - beta.lower - e * alpha.lower + 2.0 * f64::EPSILON,
+            }
+            .clamp(0.0, 1.0)
+        };
+        if delta.width() > USEFUL * delta.upper && self.suits_grid() {
+            return self.point_by_differences(epsilon);
+        }
+        Ok(self.charged_point(CurvePoint { epsilon, delta, alpha, beta }))
     }
 
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
@@ -561,21 +494,16 @@ impl Curve for Loss {
         };
         let tilt =
             self.best_tilt(|c, k| approximate(c, k) < target, |c, k| (approximate(c, k) - target).abs());
-        if let Ok(line) = self.line(tilt, Patience::Short) {
+        if let Ok(line) = self.line(tilt) {
             let result = epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?;
             if result.width() < 1e-8 * result.upper {
                 return Ok(result);
             }
         }
-        // δ(ε) ≤ e^{κ(c) − cε}: no ε above this one is needed.
-        let chernoff = |c: f64, k: &Cumulants| (k.ln_m + k.error - target) / c;
-        let tilt = self.best_tilt(|c, k| c * k.mean - k.ln_m + target > 0.0, chernoff);
-        let most = chernoff(tilt.value(), &self.cumulants(tilt));
-        let within = |e: f64| self.delta_within(e);
-        if most.is_finite() && most > 0.0 && most < FAR && self.missing < 0.5 * delta {
-            return epsilon_below(&within, delta, 1.001 * most);
+        if self.delta_within(0.0)?.upper <= delta {
+            return Ok(Interval::exact(0.0));
         }
-        epsilon_of(&within, delta)
+        epsilon_of(&|e| self.delta_within(e), delta)
     }
 }
 
@@ -616,7 +544,7 @@ mod tests {
         ] {
             let loss = blind_loss(&config.check().unwrap(), reversed).unwrap();
             for epsilon in [0.0, 0.3, 1.0, 3.0] {
-                let contour = loss.line_of_delta(epsilon, Patience::Long).unwrap().delta(epsilon);
+                let contour = loss.line_of_delta(epsilon).unwrap().delta(epsilon);
                 let grid = loss.grid().delta(epsilon);
                 assert!(overlap(contour, grid), "{config:?} {epsilon}: {contour:?} {grid:?}");
                 assert!(contour.width() < 1e-7 * contour.upper, "{config:?} {epsilon}: {contour:?}");
@@ -633,7 +561,7 @@ mod tests {
         let moments = known_by_moments(&mechanism).unwrap();
         let direct = crate::adversary::mixture(&mechanism).unwrap().unwrap();
         for epsilon in [0.0, 0.5, 2.0, 6.0] {
-            let contour = moments.line_of_delta(epsilon, Patience::Long).unwrap().delta(epsilon);
+            let contour = moments.line_of_delta(epsilon).unwrap().delta(epsilon);
             let (grid, sum) = (moments.grid().delta(epsilon), direct.delta(epsilon).unwrap());
             assert!(overlap(contour, grid), "{epsilon}: {contour:?} {grid:?}");
             assert!(overlap(contour, sum), "{epsilon}: {contour:?} {sum:?}");

@@ -46,6 +46,7 @@ pub(crate) struct Contour {
     /// Points c' right and left of c with ln M(c').
     right: Vec<(f64, f64)>,
     left: Vec<(f64, f64)>,
+    terms: usize,
 }
 
 /// Sum of the cumulants of all factors at c.
@@ -176,7 +177,8 @@ impl Contour {
             // δ needs only the smaller of the two bounds; the tails report their own width.
             let end = values.len() as f64 * step;
             if rest.0 < WANTED.exp() || rest.1 * end < (WANTED + 8.0).exp() {
-                return Ok(Self { c, period, total, values, ln_atom, rest, right, left });
+                let terms = values.len() * cost;
+                return Ok(Self { c, period, total, values, ln_atom, rest, right, left, terms });
             }
             if values.len() > MOST_NODES {
                 break;
@@ -184,6 +186,11 @@ impl Contour {
             reach *= 5.0;
         }
         Err(not_certified("truncation"))
+    }
+
+    /// Its cost, in terms of the inner sums.
+    pub(crate) fn terms(&self) -> usize {
+        self.terms
     }
 
     pub(crate) fn is_right_of_zero(&self) -> bool {

@@ -47,7 +47,7 @@ use window::Window;
 /// The most values on a line, and the most terms that all lines of a stack may cost.
 const MOST_VALUES: usize = 60_000;
 
-const MOST_TERMS: f64 = 1.5e8;
+const MOST_TERMS: f64 = 4e7;
 
 /// ln of the share of a result that aliases and the quiet rest may take.
 const LN_NEGLIGIBLE: f64 = -19.0;
