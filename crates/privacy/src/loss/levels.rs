@@ -1,4 +1,4 @@
-//! Runs in which few rounds matter: the law of the loss, split by how loud its rounds are.
+//! Runs of few rounds: the law of the loss, split by how loud its rounds are.
 //!
 //! A round that hits no differing sample has a loss near one value, on the scale of the sampling rate; a
 //! hit is larger by orders of magnitude. On a vertical line the moment function of such a round does not
