@@ -4,7 +4,6 @@
 pub(crate) mod contour;
 pub(crate) mod factor;
 pub(crate) mod grid;
-mod levels;
 pub(crate) mod round;
 mod single;
 mod tails;
@@ -18,7 +17,6 @@ use crate::interval::Interval;
 use contour::{Contour, cumulants};
 use factor::{Cumulants, Factor, Kind};
 use grid::Grid;
-use levels::{Above, Stack};
 
 /// The privacy loss Y = ln(dP/dQ) of a pair of distributions, as a product of moment functions.
 ///
@@ -37,8 +35,6 @@ struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
     /// Lines by tilt; those that were given up are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
-    /// Splits by loudness, with the thresholds they were made for; `None` where there is none.
-    stacks: Vec<(f64, Option<Arc<Stack>>)>,
     grid: Option<Arc<Grid>>,
     /// Lines that were slow or were given up.
     costly: usize,
@@ -89,15 +85,8 @@ const LINES_BESIDE_GRID: usize = 12;
 const COSTLY: usize = 4_000_000;
 /// Beyond this threshold only Chernoff's bound is used.
 const FAR: f64 = 1e5;
-/// Rounds below which the loss is split by loudness, or the grid is used, at once.
+/// Rounds below which the grid is used at once.
 const FEW: u64 = 10;
-/// The relative width up to which the levels of another threshold answer for this one.
-const NARROW: f64 = 1e-6;
-/// How far apart, as a factor, such thresholds may be.
-const NEAR: f64 = 1.5;
-/// The most stacks that are kept, and how many may fail before no more are tried.
-const MOST_STACKS: usize = 64;
-const MOST_FAILURES: usize = 3;
 /// The stride of the search; finer steps are taken where the mean of the tilted loss jumps.
 const COARSE: i32 = 8;
 
@@ -167,52 +156,6 @@ impl Loss {
         }
         self.kept().lines.insert(tilt, line.clone());
         line
-    }
-
-    /// What lies above ε, from a split by loudness: of a threshold near by where that is narrow, else of its own.
-    fn above(&self, epsilon: f64) -> Result<Above, PrivacyError> {
-        // Longer runs decay along a line; few rounds do not.
-        if self.factors.iter().map(|f| f.times).sum::<u64>() >= FEW {
-            return Err(PrivacyError::NotCertified { what: "a long run", why: "not tried".to_string() });
-        }
-        let near = |of: f64| epsilon == of || (of > 0.0 && (1.0 / NEAR..NEAR).contains(&(epsilon / of)));
-        let known: Vec<_> = self.kept().stacks.iter().filter(|s| near(s.0)).cloned().collect();
-        let mut best: Option<Above> = None;
-        let mut given_up = false;
-        for (_, stack) in known.iter().rev() {
-            let Some(stack) = stack else {
-                given_up = true;
-                continue;
-            };
-            let above = stack.above(epsilon);
-            if above.delta.width() <= NARROW * above.delta.upper {
-                return Ok(above);
-            }
-            if best.is_none_or(|best| above.delta.width() < best.delta.width()) {
-                best = Some(above);
-            }
-        }
-        let not_certified =
-            || PrivacyError::NotCertified { what: "a split by loudness", why: "cost".to_string() };
-        let failures = self.kept().stacks.iter().filter(|s| s.1.is_none()).count();
-        if given_up || failures >= MOST_FAILURES || self.kept().stacks.len() >= MOST_STACKS {
-            return best.ok_or_else(not_certified);
-        }
-        self.spend(0.0)?;
-        // A term of a split is a rotation: about a tenth of a sine.
-        let room = 10.0 * (MOST_WORK - self.kept().spent).max(0.0);
-        let (stack, terms) = Stack::new(&self.factors, epsilon, room);
-        let stack = stack.map(Arc::new);
-        self.kept().spent += 0.1 * terms;
-        self.kept().stacks.push((epsilon, stack.as_ref().ok().cloned()));
-        match (stack, best) {
-            (Ok(stack), best) => {
-                let above = stack.above(epsilon);
-                Ok(best.filter(|best| best.delta.width() < above.delta.width()).unwrap_or(above))
-            }
-            (Err(_), Some(best)) => Ok(best),
-            (Err(error), None) => Err(error),
-        }
     }
 
     /// The tilt of the positive grid where `past` begins to hold (it must be monotone in c), or its
@@ -398,27 +341,9 @@ impl Loss {
                 }
                 Ok(delta.intersect(self.on_grid(epsilon)?))
             }
-            Err(PrivacyError::NotCertified { .. }) => {
-                if let Ok(above) = self.above(epsilon)
-                    && above.delta.width() <= USEFUL * above.delta.upper
-                {
-                    return Ok(self.charged(above.delta));
-                }
-                self.on_grid(epsilon)
-            }
+            Err(PrivacyError::NotCertified { .. }) => self.on_grid(epsilon),
             Err(error) => Err(error),
         }
-    }
-
-    /// The point from a split by loudness, where that is narrow.
-    fn point_of_split(&self, epsilon: f64) -> Option<CurvePoint> {
-        let above = self.above(epsilon).ok()?;
-        let beta =
-            Interval { lower: 1.0 - above.p.upper - f64::EPSILON, upper: 1.0 - above.p.lower + f64::EPSILON };
-        let beta = beta.clamp(0.0, 1.0);
-        let narrow = |value: Interval| value.width() <= USEFUL * value.upper;
-        (narrow(above.delta) && narrow(above.q) && narrow(beta))
-            .then(|| self.charged_point(CurvePoint { epsilon, delta: above.delta, alpha: above.q, beta }))
     }
 
     fn charged_point(&self, point: CurvePoint) -> CurvePoint {
@@ -453,12 +378,7 @@ impl Curve for Loss {
         }
         let line = match self.line_of_tails(epsilon) {
             Ok(line) => line,
-            Err(PrivacyError::NotCertified { .. }) => {
-                if let Some(point) = self.point_of_split(epsilon) {
-                    return Ok(point);
-                }
-                return self.point_by_differences(epsilon);
-            }
+            Err(PrivacyError::NotCertified { .. }) => return self.point_by_differences(epsilon),
             Err(error) => return Err(error),
         };
         let alpha = line.alpha(epsilon);
@@ -586,94 +506,5 @@ mod tests {
             let point = loss.point(epsilon).unwrap();
             assert!(point.alpha.contains(q) && point.alpha.width() < 1e-10 * q, "{point:?} {q}");
         }
-    }
-
-    /// The split by loudness agrees with the grid, which shares nothing with it but the tails of one round, and
-    /// is far narrower: Poisson sampling in both directions, substitution, subsampling, groups, phases, releases.
-    #[test]
-    fn the_split_agrees_with_the_grid() {
-        let poisson = |rate| Sampling::Poisson { rate };
-        let subsample = |samples, groups| Sampling::Subsample { samples, groups, group_size: 1 };
-        let multiplier = NoiseScale::Multiplier;
-        let mut two = run(poisson(0.03), 4, multiplier(0.8), 1);
-        two.phases.push(PhaseConfig { noise: multiplier(3.0), ..two.phases[0] });
-        two.phases[1].sampling = poisson(0.2);
-        let cases = [
-            run(poisson(0.5), 3, multiplier(0.5), 1),
-            run(poisson(0.05), 7, multiplier(2.0), 1),
-            run(poisson(1e-3), 5, multiplier(0.5), 1),
-            run(poisson(0.02), 6, multiplier(1.0), 3),
-            run(subsample(60_000, 600), 10, multiplier(2.0), 1),
-            run(subsample(1000, 100), 4, multiplier(1.6), 2),
-            two,
-            RunConfig { releases: vec![0.05], ..run(poisson(0.01), 5, multiplier(1.0), 1) },
-        ];
-        let (mut checked, mut narrow) = (0, 0);
-        for mut config in cases {
-            let mut relations = vec![(Neighbours::Substitute, false)];
-            if matches!(config.phases[0].sampling, Sampling::Poisson { .. }) {
-                relations.extend([(Neighbours::AddRemove, false), (Neighbours::AddRemove, true)]);
-            }
-            for (neighbours, reversed) in relations {
-                config.neighbours = neighbours;
-                let loss = blind_loss(&config.check().unwrap(), reversed).unwrap();
-                for epsilon in [0.0, 0.02, 0.7] {
-                    let name = format!("{config:?} {reversed} {epsilon}");
-                    let grid = loss.grid().delta(epsilon);
-                    if grid.lower < 1e-18 {
-                        continue;
-                    }
-                    checked += 1;
-                    let Ok(stack) = Stack::new(&loss.factors, epsilon, f64::INFINITY).0 else { continue };
-                    let above = stack.above(epsilon);
-                    assert!(overlap(above.delta, grid), "{name}: {:?} {grid:?}", above.delta);
-                    narrow += u32::from(above.delta.width() < 1e-6 * above.delta.upper);
-                    // δ = P[Y > ε] − e^ε·Q[Y > ε], from three different kernels.
-                    let gap = above.p.middle() - epsilon.exp() * above.q.middle() - above.delta.middle();
-                    let room = above.p.width() + epsilon.exp() * above.q.width() + above.delta.width();
-                    assert!(gap.abs() <= room, "{name}: {above:?}");
-                }
-            }
-        }
-        // Where it is wide or too costly, mostly around ε = 0, other engines answer.
-        assert!(checked > 40 && 10 * narrow >= 8 * checked, "{narrow} of {checked}");
-    }
-
-    /// Two rounds by hand: δ(ε) = E[δ₁(ε − Y)] over the first round, with δ₁ in closed form.
-    #[test]
-    fn the_split_agrees_with_two_rounds_by_quadrature() {
-        let mut narrow = 0;
-        for (rate, z) in [(0.5, 1.0), (0.1, 0.7), (1e-2, 1.0), (1e-4, 0.4), (1e-6, 0.3)] {
-            let config = run(Sampling::Poisson { rate }, 2, NoiseScale::Multiplier(z), 1);
-            for reversed in [false, true] {
-                let loss = blind_loss(&config.check().unwrap(), reversed).unwrap();
-                let kind = &loss.factors[0].kind;
-                for epsilon in [1e-3, 0.1, 1.0, 5.0] {
-                    let mut slow = 0.0;
-                    let step = 1e-3;
-                    for i in -12_000..=40_000 {
-                        let x = f64::from(i) * step;
-                        let ln_mixture = (rate * (x / z - 0.5 / (z * z)).exp_m1()).ln_1p();
-                        let (y, ln_p) = match reversed {
-                            false => (ln_mixture, crate::normal::ln_density(x) + ln_mixture),
-                            true => (-ln_mixture, crate::normal::ln_density(x)),
-                        };
-                        let threshold = epsilon - y;
-                        let (p, q) = tails::tails(kind, threshold);
-                        slow += step * ln_p.exp() * (p - threshold.exp() * q).max(0.0);
-                    }
-                    let Ok(above) = loss.above(epsilon) else { continue };
-                    let delta = above.delta;
-                    let room = 1e-6 * slow + 1e-14;
-                    assert!(
-                        delta.lower <= slow + room && delta.upper >= slow - room,
-                        "{rate} {z} {reversed} {epsilon}: {delta:?} {slow:e}"
-                    );
-                    narrow += u32::from(delta.width() <= 1e-6 * delta.upper + 1e-100);
-                }
-            }
-        }
-        // Where the budget ends first, other engines answer.
-        assert!(narrow >= 36, "{narrow} of 40");
     }
 }

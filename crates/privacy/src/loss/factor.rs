@@ -106,8 +106,8 @@ impl Factor {
     pub(crate) fn parts(&self) -> usize {
         match &self.kind {
             Kind::Gaussian(_) => 1,
-            Kind::Known { parts, .. } => parts.len(),
-            Kind::Round { shape, .. } => shape.parts(),
+            Kind::Known { parts, .. } | Kind::Round { shape: Shape::Halves { parts, .. }, .. } => parts.len(),
+            Kind::Round { shape: Shape::Line { plus, minus }, .. } => plus.len() + minus.len(),
         }
     }
 
@@ -498,7 +498,7 @@ impl Line {
 }
 
 /// e^z − 1 without cancellation.
-pub(super) fn exp_m1(z: Complex64) -> Complex64 {
+fn exp_m1(z: Complex64) -> Complex64 {
     let (sin, cos) = z.im.sin_cos();
     let half = (0.5 * z.im).sin();
     Complex64::new(z.re.exp_m1() * cos - 2.0 * half * half, z.re.exp() * sin)

@@ -32,23 +32,15 @@ pub(crate) struct Nodes {
 
 /// ln of the share of the tilted moment below which a component is left out; times the largest
 /// number of rounds it stays below 1e-12.
-pub(super) const LN_PRUNED: f64 = -60.0;
+const LN_PRUNED: f64 = -60.0;
 
 /// Reach of the nodes beyond the centre of the tilted Gaussian: φ(10.6)/φ(0) < 1e-24.
-pub(super) const REACH: f64 = 10.6;
+const REACH: f64 = 10.6;
 
 /// Left end of u on a half line: the bracket vanishes like y² and dx/du like e^u, so e^{3u} < 1e-19.
 const LEFT_END: f64 = -15.0;
 
 impl Shape {
-    /// How many components it has.
-    pub(crate) fn parts(&self) -> usize {
-        match self {
-            Shape::Line { plus, minus } => plus.len() + minus.len(),
-            Shape::Halves { parts, .. } => parts.len(),
-        }
-    }
-
     /// The same shape without the components that do not matter at the tilt c: those whose largest
     /// contribution to the integrand, searched for along the line, is below e^{LN_PRUNED}.
     pub(crate) fn pruned(&self, c: f64) -> Self {
@@ -282,7 +274,7 @@ fn softplus(u: f64) -> f64 {
     if u > 0.0 { u + (-u).exp().ln_1p() } else { u.exp().ln_1p() }
 }
 
-pub(super) fn softplus_complex(u: Complex64) -> Complex64 {
+fn softplus_complex(u: Complex64) -> Complex64 {
     if u.re > 0.0 { u + (1.0 + (-u).exp()).ln() } else { (1.0 + u.exp()).ln() }
 }
 
