@@ -3,10 +3,12 @@
 
 pub(crate) mod contour;
 pub(crate) mod factor;
+mod far;
 pub(crate) mod grid;
 pub(crate) mod round;
 mod single;
 mod tails;
+mod transform;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +17,7 @@ use crate::curve::{Curve, CurvePoint, check_delta, check_epsilon, epsilon_of};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 use contour::{Contour, cumulants};
-use factor::{Cumulants, Factor, Kind};
+use factor::{Cumulants, Factor};
 use grid::Grid;
 
 /// The privacy loss Y = ln(dP/dQ) of a pair of distributions, as a product of moment functions.
@@ -36,8 +38,6 @@ struct Kept {
     /// Lines by tilt; those that were given up are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     grid: Option<Arc<Grid>>,
-    /// Lines that were slow or were given up.
-    costly: usize,
     /// Work done so far, counted in sines.
     spent: f64,
 }
@@ -70,23 +70,12 @@ const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 const GRID_POINTS: usize = 1 << 15;
 /// The sines that one run's accounting may cost in all; ordinary settings need a thousandth of them.
 const MOST_WORK: f64 = 2e9;
+/// The relative width below which no second line is tried.
+const FINE: f64 = 1e-7;
 /// The relative width above which a line's answer is not good enough.
 const USEFUL: f64 = 1e-4;
-/// The terms a line may cost; about a second.
-const MOST_TERMS: usize = 400_000_000;
-/// Up to this many rounds the grid's own error is small. A skewed loss then decays so slowly along a line
-/// that computing a whole curve from lines would take minutes: after some costly ones the grid answers.
-const ROUNDS_FOR_GRID: u64 = 128;
-/// Where a line ends when rounds are that few: sines of larger numbers cost ten times as much.
-const HIGHEST: f64 = 2e4;
-/// How many costly lines are allowed when rounds are that few.
-const LINES_BESIDE_GRID: usize = 12;
-/// More terms than this make a line costly.
-const COSTLY: usize = 4_000_000;
 /// Beyond this threshold only Chernoff's bound is used.
 const FAR: f64 = 1e5;
-/// Rounds below which the grid is used at once.
-const FEW: u64 = 10;
 /// The stride of the search; finer steps are taken where the mean of the tilted loss jumps.
 const COARSE: i32 = 8;
 
@@ -137,23 +126,8 @@ impl Loss {
         if let Some(known) = self.kept().lines.get(&tilt) {
             return known.clone();
         }
-        // Powers of at least FEW decay along the line, and so does any Gaussian part.
-        let decays = self.factors.iter().any(|f| f.times >= FEW || matches!(f.kind, Kind::Gaussian(_)));
-        if !decays {
-            return Err(PrivacyError::NotCertified { what: "a short run", why: "slow decay".to_string() });
-        }
         self.spend(0.0)?;
-        let few = self.factors.iter().map(|f| f.times).sum::<u64>() <= ROUNDS_FOR_GRID;
-        let enough = few && self.kept().costly >= LINES_BESIDE_GRID;
-        let limits = match few {
-            true if enough => (COSTLY, HIGHEST),
-            true => (MOST_TERMS, HIGHEST),
-            false => (MOST_TERMS, f64::INFINITY),
-        };
-        let line = Contour::new(&self.factors, tilt.value(), limits, &|work| self.spend(work)).map(Arc::new);
-        if line.as_ref().map_or(!enough, |line| line.terms() > COSTLY) {
-            self.kept().costly += 1;
-        }
+        let line = Contour::new(&self.factors, tilt.value(), &|work| self.spend(work)).map(Arc::new);
         self.kept().lines.insert(tilt, line.clone());
         line
     }
@@ -260,8 +234,12 @@ impl Loss {
         let at_zero = self.cumulants(smallest);
         let apart = 0.7 / at_zero.variance.sqrt().max(1e-150);
         if at_zero.mean < epsilon || apart > 0.25 {
+            let cost = |tilt: Tilt| self.cumulants(tilt).ln_m - tilt.value() * epsilon;
             let tilt = self.best_tilt(|_, k| k.mean > epsilon, |c, k| k.ln_m - c * epsilon);
-            return self.line(if tilt.value() < apart { Tilt::nearest(apart) } else { tilt });
+            let away = Tilt::nearest(apart);
+            // Where rare rounds tell much, the moment explodes long before that distance.
+            let moves = tilt.value() < apart && cost(away) < cost(tilt) + 1.0;
+            return self.line(if moves { away } else { tilt });
         }
         // κ' increases with c, so with falling |c|.
         let (mut low, mut high) = (-24 * COARSE, -COARSE);
@@ -326,7 +304,19 @@ impl Loss {
         Ok(self.charged(self.grid().delta(epsilon)))
     }
 
+    /// The largest loss of the whole run: 2·times roundings above what is computed, and infinite where there is
+    /// none or where some probability is missing.
+    fn largest_loss(&self) -> f64 {
+        if self.missing > 0.0 {
+            return f64::INFINITY;
+        }
+        self.factors.iter().map(Factor::largest_loss).sum::<f64>() * (1.0 + 1e-12)
+    }
+
     fn delta_within(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
+        if epsilon >= self.largest_loss() {
+            return Ok(Interval::exact(0.0));
+        }
         if epsilon > FAR {
             return Ok(self.far(epsilon).delta);
         }
@@ -344,6 +334,23 @@ impl Loss {
             Err(PrivacyError::NotCertified { .. }) => self.on_grid(epsilon),
             Err(error) => Err(error),
         }
+    }
+
+    /// The point of slope −e^ε as one line gives it, without the missing probability.
+    fn point_on(line: &Contour, epsilon: f64) -> CurvePoint {
+        let alpha = line.alpha(epsilon);
+        let beta = line.beta(epsilon);
+        let delta = if line.is_right_of_zero() {
+            line.delta(epsilon)
+        } else {
+            let e = epsilon.exp();
+            Interval {
+                lower: 1.0 - beta.upper - e * alpha.upper - 2.0 * f64::EPSILON,
+                upper: 1.0 - beta.lower - e * alpha.lower + 2.0 * f64::EPSILON,
+            }
+            .clamp(0.0, 1.0)
+        };
+        CurvePoint { epsilon, delta, alpha, beta }
     }
 
     fn charged_point(&self, point: CurvePoint) -> CurvePoint {
@@ -376,27 +383,24 @@ impl Curve for Loss {
         if let Some(round) = single::only(&self.factors) {
             return Ok(self.charged_point(single::point(round, epsilon)));
         }
-        let line = match self.line_of_tails(epsilon) {
-            Ok(line) => line,
-            Err(PrivacyError::NotCertified { .. }) => return self.point_by_differences(epsilon),
-            Err(error) => return Err(error),
-        };
-        let alpha = line.alpha(epsilon);
-        let beta = line.beta(epsilon);
-        let delta = if line.is_right_of_zero() {
-            line.delta(epsilon)
-        } else {
-            let e = epsilon.exp();
-            Interval {
-                lower: 1.0 - beta.upper - e * alpha.upper - 2.0 * f64::EPSILON,
-                upper: 1.0 - beta.lower - e * alpha.lower + 2.0 * f64::EPSILON,
+        let mut best: Option<CurvePoint> = None;
+        for line in [self.line_of_tails(epsilon), self.line_of_delta(epsilon)] {
+            let point = match line {
+                Ok(line) => Self::point_on(&line, epsilon),
+                Err(PrivacyError::NotCertified { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            if point.delta.width() <= USEFUL * point.delta.upper {
+                return Ok(self.charged_point(point));
             }
-            .clamp(0.0, 1.0)
-        };
-        if delta.width() > USEFUL * delta.upper && self.suits_grid() {
-            return self.point_by_differences(epsilon);
+            if best.is_none_or(|best| point.delta.width() < best.delta.width()) {
+                best = Some(point);
+            }
         }
-        Ok(self.charged_point(CurvePoint { epsilon, delta, alpha, beta }))
+        match best {
+            Some(point) if !self.suits_grid() => Ok(self.charged_point(point)),
+            _ => self.point_by_differences(epsilon),
+        }
     }
 
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
@@ -414,16 +418,25 @@ impl Curve for Loss {
         };
         let tilt =
             self.best_tilt(|c, k| approximate(c, k) < target, |c, k| (approximate(c, k) - target).abs());
+        let mut found = Interval { lower: 0.0, upper: self.largest_loss() };
         if let Ok(line) = self.line(tilt) {
-            let result = epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?;
-            if result.width() < 1e-8 * result.upper {
-                return Ok(result);
+            found = found.intersect(epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?);
+            // Where the tilted law has two modes the approximation may be far off; the saddle point at the ε that
+            // came out is not.
+            if found.width() > FINE * found.upper
+                && found.upper < FAR
+                && let Ok(line) = self.line_of_delta(found.upper)
+            {
+                found = found.intersect(epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?);
+            }
+            if found.width() <= USEFUL * found.upper {
+                return Ok(found);
             }
         }
         if self.delta_within(0.0)?.upper <= delta {
             return Ok(Interval::exact(0.0));
         }
-        epsilon_of(&|e| self.delta_within(e), delta)
+        Ok(found.intersect(epsilon_of(&|e| self.delta_within(e), delta)?))
     }
 }
 

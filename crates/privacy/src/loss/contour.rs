@@ -23,6 +23,7 @@
 use num_complex::Complex64;
 
 use super::factor::{Cumulants, Factor, Line};
+use super::far::{self, Decay};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 
@@ -30,6 +31,14 @@ use crate::interval::Interval;
 const WANTED: f64 = -28.0;
 /// The most nodes on a line.
 const MOST_NODES: usize = 1 << 14;
+/// The most terms of sums for single values; about two milliseconds.
+const DIRECT: usize = 1_500_000;
+/// Up to so many rounds a line decays too slowly for the plain envelope.
+const FEW: u64 = 64;
+/// Turns between two fresh values of e^{−itε}.
+const TURNS: usize = 16;
+/// Roundings of one term of a sum: three a turn, those of the first value, of the kernel and of the products.
+const ROUNDINGS: f64 = 3.0 * TURNS as f64 + 12.0;
 /// Values computed together.
 const BLOCK: usize = 16;
 
@@ -43,10 +52,11 @@ pub(crate) struct Contour {
     ln_atom: f64,
     /// Bounds on ∫ |φ^T − atom|·t^{−1} and ·t^{−2} past the last node.
     rest: (f64, f64),
+    /// For each kernel, an error of the sum that is not in the values'.
+    more: [f64; 3],
     /// Points c' right and left of c with ln M(c').
     right: Vec<(f64, f64)>,
     left: Vec<(f64, f64)>,
-    terms: usize,
 }
 
 /// Sum of the cumulants of all factors at c.
@@ -106,19 +116,26 @@ impl Period {
 /// φ^T minus the atom at the nodes 0, h, 2h, …, with the bound on each error.
 type Values = Vec<(Complex64, f64)>;
 
+/// Those values with the two bounds on the rest of the line.
+type Walk = (Values, (f64, f64));
+
 /// The values along the line, block by block, until the envelope proves that the rest of the line
-/// is small or more than `most` nodes are used, with the two bounds on that rest.
+/// is small or more than `most` nodes are used. `None` if that would take more than [`DIRECT`] terms.
 fn walk(
     lines: &[Line],
     step: f64,
     most: usize,
     ln_atom: f64,
     spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
-) -> Result<(Values, (f64, f64)), PrivacyError> {
+) -> Result<Option<Walk>, PrivacyError> {
     let atom = ln_atom.exp();
+    let cost = lines.iter().map(Line::cost).sum::<usize>();
     let mut values = Vec::with_capacity(128);
     let mut rest = (f64::INFINITY, f64::INFINITY);
     while values.len() <= most && rest.0 > WANTED.exp() {
+        if values.len() * cost > DIRECT {
+            return Ok(None);
+        }
         spend(lines.iter().map(|line| line.work(BLOCK)).sum())?;
         let start = values.len();
         let mut block = [(Complex64::ZERO, 0.0); BLOCK];
@@ -134,63 +151,77 @@ fn walk(
             rest = envelope_rest(lines, (values.len() as f64 - 0.5) * step, ln_atom);
         }
     }
-    Ok((values, rest))
+    Ok(Some((values, rest)))
 }
 
 #[derive(Clone, Copy)]
 enum Kernel {
-    Delta,
-    UpperP,
-    UpperQ,
+    Delta = 0,
+    UpperP = 1,
+    UpperQ = 2,
 }
 
 impl Contour {
-    /// A line through c, for the thresholds ε whose saddle point is near c, of at most `most_terms`
-    /// terms; no higher than `highest`.
+    /// A line through c, for the thresholds ε whose saddle point is near c.
     pub(crate) fn new(
         factors: &[Factor],
         c: f64,
-        (most_terms, highest): (usize, f64),
         spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
     ) -> Result<Self, PrivacyError> {
         let total = cumulants(factors, c);
         if !(total.ln_m.is_finite() && total.mean.is_finite()) {
-            return Err(not_certified("too many nodes"));
+            return Err(not_certified("overflow"));
         }
         let spread = total.variance.sqrt().max(1e-150);
         let Period { period, right, left } = Period::new(factors, c, &total, spread)?;
         let step = std::f64::consts::TAU / period;
         let mut reach = 20.0 / spread;
-        while reach < (4.0 * MOST_NODES as f64 * step).min(highest) {
+        let mut more = [0.0; 3];
+        let (lines, values, rest) = loop {
             let lines: Vec<Line> = factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect();
-            let mut total = Cumulants::default();
-            lines.iter().for_each(|line| total += line.cumulants());
             let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
             let most = ((reach / step) as usize + 1).min(MOST_NODES);
             let cost = lines.iter().map(Line::cost).sum::<usize>();
-            if most * cost > most_terms {
-                break;
-            }
             // The edges of the strip cost more than the nodes.
             spend(40.0 * cost as f64)?;
-            let (values, rest) = walk(&lines, step, most, ln_atom, spend)?;
-            // δ needs only the smaller of the two bounds; the tails report their own width.
-            let end = values.len() as f64 * step;
-            if rest.0 < WANTED.exp() || rest.1 * end < (WANTED + 8.0).exp() {
-                let terms = values.len() * cost;
-                return Ok(Self { c, period, total, values, ln_atom, rest, right, left, terms });
+            let few = factors.iter().map(|f| f.times).sum::<u64>() <= FEW;
+            let direct = if few || 128.min(most) * cost > DIRECT {
+                None
+            } else {
+                walk(&lines, step, most, ln_atom, spend)?
+            };
+            if let Some((values, rest)) = direct {
+                // δ needs only the smaller of the two bounds; the tails report their own width.
+                let end = values.len() as f64 * step;
+                if rest.0 < WANTED.exp() || rest.1 * end < (WANTED + 8.0).exp() {
+                    break (lines, values, rest);
+                }
+                // Higher up there are more values of longer sums.
+                let nodes: f64 = factors.iter().map(|f| f.nodes_for(c, 5.0 * reach)).sum();
+                if 5.0 * reach / step * nodes < 4.0 * DIRECT as f64 && most < MOST_NODES {
+                    reach *= 5.0;
+                    continue;
+                }
             }
-            if values.len() > MOST_NODES {
-                break;
-            }
-            reach *= 5.0;
-        }
-        Err(not_certified("truncation"))
-    }
-
-    /// Its cost, in terms of the inner sums.
-    pub(crate) fn terms(&self) -> usize {
-        self.terms
+            let decays: Vec<_> = factors.iter().zip(&lines).map(|(f, line)| Decay::new(f, line, c)).collect();
+            let ln_bound = |t: f64| -> f64 {
+                let one = |(line, decay): (&Line, &Option<Decay>)| {
+                    line.ln_envelope(t).min(decay.as_ref().map_or(0.0, |d| d.ln_bound(t)))
+                };
+                lines.iter().zip(&decays).map(one).sum()
+            };
+            let rests = far::rests(&ln_bound, ln_atom, 20.0 / spread);
+            let (reach, rest) = far::reach(factors, c, step, &rests, total.variance)
+                .ok_or_else(|| not_certified("too many nodes"))?;
+            spend(100.0 * (reach / step))?;
+            let found = far::values(factors, &lines, c, step, reach, WANTED - 1.0)?;
+            more = found.more.map(|error| error * step / std::f64::consts::PI);
+            break (lines, found.values, rest);
+        };
+        let mut total = Cumulants::default();
+        lines.iter().for_each(|line| total += line.cumulants());
+        let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
+        Ok(Self { c, period, total, values, ln_atom, rest, more, right, left })
     }
 
     pub(crate) fn is_right_of_zero(&self) -> bool {
@@ -203,18 +234,22 @@ impl Contour {
         let step = std::f64::consts::TAU / self.period;
         let mut sum = 0.0;
         let mut error = 0.0;
+        let next = Complex64::from_polar(1.0, -step * epsilon);
+        let mut turn = Complex64::ONE;
         for (j, &(value, value_error)) in self.values.iter().enumerate() {
             let z = Complex64::new(self.c, j as f64 * step);
             let k = match kernel {
-                Kernel::Delta => 1.0 / (z * (z + 1.0)),
-                Kernel::UpperP => 1.0 / z,
-                Kernel::UpperQ => 1.0 / (z + 1.0),
+                Kernel::Delta => (z * (z + 1.0)).inv(),
+                Kernel::UpperP => z.inv(),
+                Kernel::UpperQ => (z + 1.0).inv(),
             };
             let half = if j == 0 { 0.5 } else { 1.0 };
-            let turn = Complex64::from_polar(1.0, -z.im * epsilon);
-            let size = half * value.norm() * k.norm();
+            // e^{−itε}: each turn adds two roundings, so a fresh one now and then keeps them few.
+            turn = if j % TURNS == 0 { Complex64::from_polar(1.0, -z.im * epsilon) } else { turn * next };
+            let size = half * k.norm_sqr().sqrt();
             sum += half * (value * turn * k).re;
-            error += half * value_error * k.norm() + size * f64::EPSILON * (8.0 + z.im * epsilon.abs());
+            error +=
+                size * (value_error + value.l1_norm() * f64::EPSILON * (ROUNDINGS + z.im * epsilon.abs()));
         }
         let scale = step / std::f64::consts::PI;
         let rest = match kernel {
@@ -222,7 +257,8 @@ impl Contour {
             _ => self.rest.0,
         };
         let n = self.values.len() as f64;
-        (sum * scale, error * scale + n * f64::EPSILON * sum.abs() * scale + rest / std::f64::consts::PI)
+        let more = self.more[kernel as usize] + rest / std::f64::consts::PI;
+        (sum * scale, error * scale + n * f64::EPSILON * sum.abs() * scale + more)
     }
 
     /// ln of the bound on the aliases of a kernel whose exponent is z + `shift`.

@@ -120,6 +120,22 @@ impl Factor {
         }
     }
 
+    /// The largest loss of all repetitions together; infinite where there is none.
+    pub(crate) fn largest_loss(&self) -> f64 {
+        match &self.kind {
+            Kind::Round { shape, .. } => self.times as f64 * shape.largest_loss(),
+            Kind::Gaussian(_) | Kind::Known { .. } => f64::INFINITY,
+        }
+    }
+
+    /// Roughly how many nodes resolve one round up to the height t.
+    pub(crate) fn nodes_for(&self, c: f64, t: f64) -> f64 {
+        match &self.kind {
+            Kind::Gaussian(_) | Kind::Known { .. } => 0.0,
+            Kind::Round { shape, .. } => shape.pruned(c).count(c, 60.0 + 1.5 * t),
+        }
+    }
+
     /// The factor on the line Re z = c, good for |Im z| ≤ `reach`, with a quadrature whose error
     /// after all repetitions has the logarithm `ln_quality`.
     pub(crate) fn line(&self, c: f64, reach: f64, ln_quality: f64) -> Line {
@@ -293,6 +309,7 @@ fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f6
             mirrored.chain(part[0].clone()).map(|i| (nodes.y[i], density(i))).collect();
         add_layers(&along, &mut layers);
     }
+    let layers = fewer(layers);
     let spread = nodes.y.iter().zip(&w).map(|(y, w)| y.abs() * w).sum();
     let (y, w) = nodes.y.into_iter().zip(w).filter(|&(_, w)| w > 1e-28).unzip();
     let line = RoundLine {
@@ -341,6 +358,19 @@ fn add_layers(along: &[(f64, f64)], layers: &mut Vec<(f64, f64)>) {
             high -= 1;
         }
     }
+}
+
+/// Layers of nearly the same width as one of the smallest width among them: the envelope can only grow.
+fn fewer(mut layers: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    layers.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    for (probability, width) in layers {
+        match kept.last_mut() {
+            Some(last) if width <= 1.02 * last.1 => last.0 += probability,
+            _ => kept.push((probability, width)),
+        }
+    }
+    kept
 }
 
 /// sup over x' ≥ x of |sin x'/x'|, from above.

@@ -18,7 +18,7 @@ use super::tails::tails;
 use crate::interval::Interval;
 
 /// Bound on the relative L2 error of a transform of 2^k points, per k.
-const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
+pub(super) const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
 
 /// How close (in steps) the loss of a merged cell comes to its grid point; the sum over all rounds
 /// is charged to ε.

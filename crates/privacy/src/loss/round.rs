@@ -131,6 +131,38 @@ impl Shape {
         ln_sum_exp(&logs)
     }
 
+    /// The largest loss that can occur; infinite where there is none.
+    pub(crate) fn largest_loss(&self) -> f64 {
+        match self {
+            // Y = −ln w₋ falls with x, towards −ln of the weight that is not shifted.
+            Shape::Line { plus, minus } if plus.is_empty() => {
+                -minus.iter().filter(|part| part.0 == 0.0).map(|part| part.1).sum::<f64>().ln()
+            }
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Nodes along the lines at `height` of the half width of every piece's strip, on the side where e^{itY}
+    /// falls for t > 0, with `density` of them on that half width: ln |q·e^{(c+1)Y}|·step − `ln_m`, and |Im Y|.
+    pub(crate) fn raised(&self, c: f64, height: f64, density: f64, ln_m: f64) -> Vec<(f64, f64)> {
+        let mut nodes = Vec::new();
+        for piece in self.pieces() {
+            let step = piece.strip() / density;
+            let (low, high) = piece.range(c);
+            // Where Y falls as u grows, its imaginary part is positive below the real line.
+            let side = if piece.falls() { -height } else { height };
+            for i in 0..=((high - low) / step) as usize {
+                let u = Complex64::new(low + i as f64 * step, side * piece.strip());
+                let (y, ln_q) = piece.complex(u);
+                // Roundings below zero may stay; anything else would not fall with t, and bounds nothing.
+                let ln =
+                    if y.im < -1e-14 { f64::INFINITY } else { ln_q.re + (c + 1.0) * y.re + step.ln() - ln_m };
+                nodes.push((ln, y.im.max(0.0)));
+            }
+        }
+        nodes
+    }
+
     fn pieces(&self) -> Vec<Piece<'_>> {
         match self {
             Shape::Line { plus, minus } => vec![Piece::Line { plus, minus }],
@@ -160,6 +192,14 @@ impl Piece<'_> {
                 (1.4 / widest.max(1e-9)).min(5.0)
             }
             Piece::Half { shift, .. } => (1.4 / shift.max(1e-9)).min(1.4),
+        }
+    }
+
+    /// Whether Y falls as u grows.
+    fn falls(&self) -> bool {
+        match *self {
+            Piece::Line { plus, .. } => plus.is_empty(),
+            Piece::Half { mirrored, .. } => mirrored,
         }
     }
 
