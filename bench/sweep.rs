@@ -1,10 +1,10 @@
 //! CPU seconds and width of certified answers over a seeded random grid of questions, as JSON lines.
 //!
-//! `sweep [count] [seed] [mu|curve|calibrate]`: that many questions, 500 if none is given, over the whole range of
+//! `sweep [count] [seed] [epsilon|mu|curve|calibrate] [number …]`: that many questions, 500 if none is given, over the whole range of
 //! the accountant: rounds 1 to 10⁹ (a third of them at most 64), rate 10⁻⁹ to 1, σ from 0.05 to 10⁴, g to 64, δ
 //! from 1e-30 to 1e-2, every sampler and relation, A₀ and A₁, one or two phases, with and without a further
 //! release. By default each question is ε(δ); `mu`, `curve` (200 points) and `calibrate` ask for those instead.
-//! The last line sums up.
+//! With numbers, only those of the questions are asked. The last line sums up.
 
 #[allow(dead_code, reason = "the other bench uses the rest")]
 mod cpu;
@@ -171,6 +171,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("calibrate") => Ask::Calibrate,
         Some(other) => return Err(format!("{other}: must be epsilon, mu, curve or calibrate").into()),
     };
+    let only: Vec<usize> = arguments.map(|a| a.parse()).collect::<Result<_, _>>()?;
     let mut random = Uniform(seed);
     let (mut rows, mut refused, mut asked) = (Vec::new(), 0, 0);
     while asked < count {
@@ -178,6 +179,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         // What no run may be (more differing samples than there are, say) is not a question.
         let Ok(run) = question.config.check() else { continue };
         asked += 1;
+        if !only.is_empty() && !only.contains(&asked) {
+            continue;
+        }
         let name = name(&question);
         let start = cpu::seconds()?;
         let value = answer(&question, &run, ask);

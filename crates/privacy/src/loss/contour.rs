@@ -184,7 +184,7 @@ impl Contour {
             let cost = lines.iter().map(Line::cost).sum::<usize>();
             // The edges of the strip cost more than the nodes.
             spend(40.0 * cost as f64)?;
-            let few = factors.iter().map(|f| f.times).sum::<u64>() <= FEW;
+            let few = (1..=FEW).contains(&factors.iter().map(Factor::rounds).sum());
             let direct = if few || 128.min(most) * cost > DIRECT {
                 None
             } else {

@@ -111,6 +111,14 @@ impl Factor {
         }
     }
 
+    /// The rounds of A₀ in it. The other kinds decay along a line like Gaussians.
+    pub(crate) fn rounds(&self) -> u64 {
+        match &self.kind {
+            Kind::Round { .. } => self.times,
+            Kind::Gaussian(_) | Kind::Known { .. } => 0,
+        }
+    }
+
     /// Roughly how many terms [`cumulants`](Self::cumulants) adds up.
     pub(crate) fn work(&self, c: f64) -> f64 {
         match &self.kind {
