@@ -129,10 +129,9 @@ const WANTED_WIDTH: f64 = 1e-9;
 const RESOLVED: [f64; 2] = [13.0, 25.0];
 /// The smallest δ that is resolved; below it an answer's lower end may be 0.
 const SMALLEST: f64 = 1e-25;
-/// Products of limbs one line may cost: about three seconds.
-const MOST_WORK: f64 = 6e9;
-/// Lines that are kept.
-const MOST_LINES: usize = 24;
+/// Products of limbs that all lines of a pair may cost together: about a second and a half. After that the
+/// answers come from the lines that are there, and from bounds that need none.
+const MOST_WORK: f64 = 3e9;
 
 /// A line and what it was wanted for; `None` where none could be certified.
 type Kept = (Wanted, Option<Arc<dyn Line>>);
@@ -156,7 +155,14 @@ pub struct AllocationPair {
     phases: Vec<(Phase, LogNormal)>,
     gaussian: Gaussian,
     moments: renyi::Moments,
-    lines: Mutex<Vec<Kept>>,
+    lines: Mutex<Lines>,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    kept: Vec<Kept>,
+    /// Products of limbs so far.
+    spent: f64,
 }
 
 impl AllocationPair {
@@ -238,7 +244,7 @@ impl AllocationPair {
         self.phases.is_empty() && self.gaussian.square() == 0.0
     }
 
-    fn lines(&self) -> MutexGuard<'_, Vec<Kept>> {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
         // Only complete entries are ever inserted, so a poisoned lock still guards good data.
         self.lines.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -255,25 +261,22 @@ impl AllocationPair {
                 && w.epsilon <= 2.0 * wanted.epsilon + 1e-3
         };
         let known = |(w, l): &&Kept| serves(w) && (l.is_some() || *w == wanted);
-        if let Some((w, line)) = self.lines().iter().find(known) {
+        if let Some((w, line)) = self.lines().kept.iter().find(known) {
             return line.clone().map(|line| (line, w.epsilon));
         }
         let mut built = None;
         for effort in 0..2 {
             let Ok(plan) = plan::plan(&self.phases, &self.gaussian, wanted, effort) else { continue };
-            if plan.work > MOST_WORK || plan.limbs > line::MOST_LIMBS {
+            if plan.work > MOST_WORK - self.lines().spent || plan.limbs > line::MOST_LIMBS {
                 break;
             }
+            self.lines().spent += plan.work;
             if let Ok(line) = line::build(&self.phases, &self.gaussian, &plan) {
                 built = Some(Arc::from(line));
                 break;
             }
         }
-        let mut lines = self.lines();
-        if lines.len() >= MOST_LINES {
-            lines.remove(0);
-        }
-        lines.push((wanted, built.clone()));
+        self.lines().kept.push((wanted, built.clone()));
         built.map(|line| (line, wanted.epsilon))
     }
 

@@ -30,6 +30,26 @@ pub(crate) struct Loss {
     /// Probability left out of the factors; charged to δ.
     missing: f64,
     kept: Mutex<Kept>,
+    budget: Arc<Budget>,
+}
+
+/// The work that is left for a question, in sines; losses that answer one together share it.
+#[derive(Debug)]
+pub(crate) struct Budget(Mutex<f64>);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Mutex::new(MOST_WORK))
+    }
+}
+
+impl Budget {
+    /// Takes `work` out of it, and says whether it was there.
+    fn take(&self, work: f64) -> bool {
+        let mut left = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *left -= work;
+        *left >= 0.0
+    }
 }
 
 #[derive(Debug, Default)]
@@ -38,8 +58,8 @@ struct Kept {
     /// Lines by tilt; those that were given up are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     grid: Option<Arc<Grid>>,
-    /// Work done so far, counted in sines.
-    spent: f64,
+    /// What [`Loss::ln_bound`] has found.
+    bounds: HashMap<Tilt, (f64, f64)>,
 }
 
 /// c = ±2^{step/64}.
@@ -68,12 +88,15 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// The sines that one run's accounting may cost in all; ordinary settings need a thousandth of them.
-const MOST_WORK: f64 = 2e9;
+/// The sines that the pairs of one curve may cost in all, about a second; ordinary settings need a thousandth of
+/// them. What comes after that is answered from moments.
+const MOST_WORK: f64 = 2e8;
+/// The sines that a moment may cost once the budget is spent.
+const MOST_FOR_MOMENT: f64 = 2e7;
 /// The relative width below which no second line is tried.
 const FINE: f64 = 1e-7;
 /// The relative width above which a line's answer is not good enough.
-const USEFUL: f64 = 1e-4;
+const USEFUL: f64 = 1e-3;
 /// Beyond this threshold only Chernoff's bound is used.
 const FAR: f64 = 1e5;
 /// The stride of the search; finer steps are taken where the mean of the tilted loss jumps.
@@ -81,7 +104,12 @@ const COARSE: i32 = 8;
 
 impl Loss {
     pub(crate) fn new(factors: Vec<Factor>, missing: f64) -> Self {
-        Self { factors, missing, kept: Mutex::default() }
+        Self { factors, missing, kept: Mutex::default(), budget: Arc::default() }
+    }
+
+    /// The same with a budget that others spend too.
+    pub(crate) fn sharing(self, budget: &Arc<Budget>) -> Self {
+        Self { budget: Arc::clone(budget), ..self }
     }
 
     /// The loss of independent pairs together: the moment functions multiply.
@@ -90,13 +118,20 @@ impl Loss {
         Self::new(parts.into_iter().flat_map(|part| part.factors).collect(), missing)
     }
 
+    /// The cumulants at c with the error of their quadrature, which those of the searches leave out: about
+    /// e^`ln_quality`.
+    fn certified(&self, c: f64, ln_quality: f64) -> Result<Cumulants, PrivacyError> {
+        let mut total = Cumulants::default();
+        for factor in &self.factors {
+            total += factor.line(c, 0.0, ln_quality)?.cumulants();
+        }
+        Ok(total)
+    }
+
     /// ln M(c) for c > 0, with its error. Missing probability could lie at the largest loss, which is not
     /// bounded here, so with any of it the upper end is infinite.
     pub(crate) fn ln_moment(&self, c: f64) -> Result<Interval, PrivacyError> {
-        let mut total = Cumulants::default();
-        for factor in &self.factors {
-            total += factor.line(c, 0.0, -30.0).cumulants();
-        }
+        let total = self.certified(c, -30.0)?;
         if !total.ln_m.is_finite() {
             return Err(PrivacyError::NotCertified {
                 what: "the Rényi divergence",
@@ -116,8 +151,9 @@ impl Loss {
         if let Some(&known) = self.kept().cumulants.get(&tilt) {
             return known;
         }
-        let computed = cumulants(&self.factors, tilt.value());
-        self.kept().spent += self.factors.iter().map(|f| f.work(tilt.value())).sum::<f64>();
+        // The searches turn back where it is infinite.
+        let affordable = self.budget.take(self.factors.iter().map(|f| f.work(tilt.value())).sum());
+        let computed = if affordable { cumulants(&self.factors, tilt.value()) } else { Cumulants::INFINITE };
         self.kept().cumulants.insert(tilt, computed);
         computed
     }
@@ -191,19 +227,62 @@ impl Loss {
         if best.value() < apart && apart < 1e3 { Tilt::nearest(apart) } else { best }
     }
 
-    /// Counts the work done on this loss; an error once it exceeds a few seconds' worth.
-    fn spend(&self, work: f64) -> Result<(), PrivacyError> {
-        let mut kept = self.kept();
-        kept.spent += work;
-        if kept.spent > MOST_WORK {
-            return Err(PrivacyError::TooCostly {
-                what: "this run's accounting",
-                operations: kept.spent,
-                limit: MOST_WORK,
-                remedy: "the setting is extreme; ask about adversary A1 or for a larger δ",
-            });
+    /// c and ln of a bound on δ(ε)·e^{cε} for every ε, without a line: at the tilt, or at the nearest smaller one
+    /// where a quadrature is affordable.
+    ///
+    /// # Guarantee
+    /// (1 − e^{ε−y})₊ ≤ e^{c(y−ε)}·c^c/(1+c)^{1+c} for every y and c > 0, the largest value being at
+    /// e^{ε−y} = c/(1+c).
+    fn ln_bound(&self, tilt: Tilt) -> (f64, f64) {
+        if let Some(&known) = self.kept().bounds.get(&tilt) {
+            return known;
         }
-        Ok(())
+        let at = |c: f64| {
+            let work: f64 = self.factors.iter().map(|factor| factor.work(c)).sum();
+            if work > MOST_FOR_MOMENT {
+                return None;
+            }
+            // An error of e^{−3} in ln M changes ε by e^{−3}/c.
+            let total = self.certified(c, -3.0).ok().filter(|k| k.ln_m.is_finite() && k.error < 1.0)?;
+            let slack = 1e-12 * (1.0 + c + total.ln_m.abs());
+            Some((c, total.ln_m + total.error + c * c.ln() - (1.0 + c) * c.ln_1p() + slack))
+        };
+        let found = (*STEPS.start()..=tilt.step)
+            .rev()
+            .step_by(16)
+            .find_map(|step| at(Tilt::positive(step).value()))
+            .unwrap_or((1.0, f64::INFINITY));
+        self.kept().bounds.insert(tilt, found);
+        found
+    }
+
+    /// An upper bound of δ(ε) from one moment.
+    fn delta_by_moment(&self, epsilon: f64) -> Interval {
+        let (c, ln_bound) = self.ln_bound(self.tilt_of_delta(epsilon));
+        let upper = (ln_bound - c * epsilon).exp() * (1.0 + 1e-12);
+        self.charged(Interval { lower: 0.0, upper: if upper.is_nan() { 1.0 } else { upper.min(1.0) } })
+    }
+
+    /// An upper bound of ε(δ) from one moment.
+    fn epsilon_by_moment(&self, tilt: Tilt, delta: f64) -> Interval {
+        let room = (delta - self.missing).ln();
+        let (c, ln_bound) = self.ln_bound(tilt);
+        let upper = (ln_bound - room) / c;
+        let upper = if upper.is_nan() { f64::INFINITY } else { upper.max(0.0) * (1.0 + 1e-12) + 1e-300 };
+        Interval { lower: 0.0, upper }
+    }
+
+    /// Takes the work out of the budget; an error once it is spent.
+    fn spend(&self, work: f64) -> Result<(), PrivacyError> {
+        if self.budget.take(work) {
+            return Ok(());
+        }
+        Err(PrivacyError::TooCostly {
+            what: "this run's accounting",
+            operations: work,
+            limit: MOST_WORK,
+            remedy: "the setting is extreme; ask about adversary A1 or for a larger δ",
+        })
     }
 
     /// For absurdly large thresholds: Chernoff's bound, without a line.
@@ -220,12 +299,16 @@ impl Loss {
         CurvePoint { epsilon, delta, alpha, beta: Interval { lower: 1.0 - delta.upper, upper: 1.0 } }
     }
 
-    /// The line near κ'(c) = ε + 1/c + 1/(1+c), the saddle point of the integrand of δ(ε).
-    fn line_of_delta(&self, epsilon: f64) -> Result<Arc<Contour>, PrivacyError> {
-        self.line(self.best_tilt(
+    /// Near κ'(c) = ε + 1/c + 1/(1+c), the saddle point of the integrand of δ(ε).
+    fn tilt_of_delta(&self, epsilon: f64) -> Tilt {
+        self.best_tilt(
             |c, k| k.mean > epsilon + 1.0 / c + 1.0 / (1.0 + c),
             |c, k| k.ln_m - c * epsilon - (c * (1.0 + c)).ln(),
-        ))
+        )
+    }
+
+    fn line_of_delta(&self, epsilon: f64) -> Result<Arc<Contour>, PrivacyError> {
+        self.line(self.tilt_of_delta(epsilon))
     }
 
     /// The line near κ'(c) = ε with c > −1, kept away from the poles at 0 and −1.
@@ -300,7 +383,7 @@ impl Loss {
             let parts: usize = self.factors.iter().map(Factor::parts).sum();
             self.spend(60.0 * (GRID_POINTS * parts) as f64)?;
         }
-        self.spend(40.0 * GRID_POINTS as f64)?;
+        self.spend(100.0 * GRID_POINTS as f64)?;
         Ok(self.charged(self.grid().delta(epsilon)))
     }
 
@@ -329,11 +412,23 @@ impl Loss {
                 if delta.width() <= USEFUL * delta.upper || !self.suits_grid() {
                     return Ok(delta);
                 }
-                Ok(delta.intersect(self.on_grid(epsilon)?))
+                Ok(self.on_grid(epsilon).map_or(delta, |grid| delta.intersect(grid)))
             }
-            Err(PrivacyError::NotCertified { .. }) => self.on_grid(epsilon),
-            Err(error) => Err(error),
+            // The budget is spent, or nothing could be certified: what is known without a line still holds.
+            Err(_) if self.suits_grid() => {
+                let known = self.delta_by_moment(epsilon);
+                Ok(self.on_grid(epsilon).map_or(known, |grid| known.intersect(grid)))
+            }
+            Err(_) => Ok(self.delta_by_moment(epsilon)),
         }
+    }
+
+    /// A point for which only δ is known: α and β lie where f(α) ≥ 1 − δ − e^ε·α lets them.
+    fn point_by_moment(&self, epsilon: f64) -> CurvePoint {
+        let delta = self.delta_by_moment(epsilon);
+        // Q[Y > ε] ≤ e^{−ε}, and P[Y > ε] = δ + e^ε·Q[Y > ε].
+        let alpha = Interval { lower: 0.0, upper: ((-epsilon).exp() + self.missing).min(1.0) };
+        CurvePoint { epsilon, delta, alpha, beta: Interval { lower: 0.0, upper: 1.0 } }
     }
 
     /// The point of slope −e^ε as one line gives it, without the missing probability.
@@ -387,8 +482,7 @@ impl Curve for Loss {
         for line in [self.line_of_tails(epsilon), self.line_of_delta(epsilon)] {
             let point = match line {
                 Ok(line) => Self::point_on(&line, epsilon),
-                Err(PrivacyError::NotCertified { .. }) => continue,
-                Err(error) => return Err(error),
+                Err(_) => continue,
             };
             if point.delta.width() <= USEFUL * point.delta.upper {
                 return Ok(self.charged_point(point));
@@ -397,10 +491,12 @@ impl Curve for Loss {
                 best = Some(point);
             }
         }
-        match best {
-            Some(point) if !self.suits_grid() => Ok(self.charged_point(point)),
-            _ => self.point_by_differences(epsilon),
+        if self.suits_grid()
+            && let Ok(point) = self.point_by_differences(epsilon)
+        {
+            return Ok(point);
         }
+        Ok(best.map_or_else(|| self.point_by_moment(epsilon), |point| self.charged_point(point)))
     }
 
     fn epsilon(&self, delta: f64) -> Result<Interval, PrivacyError> {
@@ -419,24 +515,33 @@ impl Curve for Loss {
         let tilt =
             self.best_tilt(|c, k| approximate(c, k) < target, |c, k| (approximate(c, k) - target).abs());
         let mut found = Interval { lower: 0.0, upper: self.largest_loss() };
-        if let Ok(line) = self.line(tilt) {
-            found = found.intersect(epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?);
-            // Where the tilted law has two modes the approximation may be far off; the saddle point at the ε that
-            // came out is not.
+        let on = |line: &Contour| epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta);
+        match self.line(tilt) {
+            Ok(line) => found = found.intersect(on(&line)?),
+            Err(_) => found = found.intersect(self.epsilon_by_moment(tilt, delta)),
+        }
+        // Where the tilted law has two modes the approximation may be far off; the saddle points at the two ends
+        // that came out are not.
+        for end in [|found: Interval| found.upper, |found: Interval| found.lower] {
             if found.width() > FINE * found.upper
-                && found.upper < FAR
-                && let Ok(line) = self.line_of_delta(found.upper)
+                && end(found) < FAR
+                && let Ok(line) = self.line_of_delta(end(found))
             {
-                found = found.intersect(epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta)?);
+                found = found.intersect(on(&line)?);
             }
-            if found.width() <= USEFUL * found.upper {
-                return Ok(found);
-            }
+        }
+        if found.width() <= USEFUL * found.upper {
+            return Ok(found);
         }
         if self.delta_within(0.0)?.upper <= delta {
             return Ok(Interval::exact(0.0));
         }
-        Ok(found.intersect(epsilon_of(&|e| self.delta_within(e), delta)?))
+        if self.suits_grid()
+            && let Ok(on_grid) = epsilon_of(&|e| self.on_grid(e), delta)
+        {
+            found = found.intersect(on_grid);
+        }
+        Ok(found)
     }
 }
 

@@ -179,3 +179,48 @@ fn few_rounds_far_in_the_tail_do_not_contradict_themselves() {
         }
     }
 }
+
+/// Once, the far end of a grid underflowed into NaN, and the smaller end of an interval became the larger one.
+/// δ(ε) falls from TV(P, Q) ≤ T·q·(2Φ(s/2) − 1) for T rounds that hit a sample with probability q and move by s
+/// deviations; rounds so rare and quiet keep ε below what a round that hits for certain would have.
+#[test]
+fn rare_and_quiet_rounds_have_ordered_ends() {
+    let mut config = run(Sampling::Poisson { rate: 6.465679468854444e-7 }, 3, 12.624016031760826, 8);
+    config.neighbours = Neighbours::Substitute;
+    let best = curve(&config.check().unwrap(), Adversary::A0).unwrap();
+    for delta in [1e-7, 1e-9, 8.025e-11, 1e-14, 1e-20] {
+        // Once a round is hit, G_µ with µ = 16/25.2 bounds it; three rounds with √3 times as much.
+        let most = gaussian::epsilon(3_f64.sqrt() * 16.0 / 25.248, delta);
+        assert_inside(best.epsilon(delta).unwrap(), 0.0, most, &format!("ε({delta})"));
+    }
+    // All of it is smaller than the probability that any round is hit at all.
+    let hit = 3.0 * 8.0 * 2.0 * 6.47e-7;
+    for epsilon in [0.0, 1e-6, 6e-3, 36.0, 40.0] {
+        assert_inside(best.delta(epsilon).unwrap(), 0.0, hit, &format!("δ({epsilon})"));
+    }
+}
+
+/// Whatever is asked, there is an answer, no worse than that of A₁ and in bounded memory: no question is
+/// refused because it would take too long.
+#[test]
+fn costly_questions_get_a_wider_answer() {
+    let poisson = |rate, rounds, sigma, g| RunConfig {
+        neighbours: Neighbours::AddRemove,
+        ..run(Sampling::Poisson { rate }, rounds, sigma, g)
+    };
+    let then = |mut first: RunConfig, second: RunConfig| {
+        first.phases.extend(second.phases);
+        first
+    };
+    let mixed = then(
+        run(subsample(3_707_973, 4, 1), 73_406, 5.0, 8),
+        run(subsample(59_327_578, 64, 1), 73_406, 0.0571, 8),
+    );
+    let noisy = then(poisson(0.0088, 4, 4.6, 64), poisson(0.0088, 4, 0.143, 64));
+    for config in [mixed, noisy, poisson(0.0003825, 2, 0.0905, 8), poisson(2.9e-7, 49_758, 0.263, 2)] {
+        let mechanism = config.check().unwrap();
+        let told = curve(&mechanism, Adversary::A1).unwrap().epsilon(1e-15).unwrap();
+        let best = curve(&mechanism, Adversary::A0).unwrap().epsilon(1e-15).unwrap();
+        assert_inside(best, 0.0, told.upper * (1.0 + 1e-9), &format!("{config:?}"));
+    }
+}

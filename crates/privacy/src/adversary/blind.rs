@@ -11,9 +11,9 @@ use crate::curve::{Curve, CurvePoint};
 use crate::error::PrivacyError;
 use crate::exposure::RoundLaw;
 use crate::interval::Interval;
-use crate::loss::Loss;
 use crate::loss::factor::{Factor, Kind};
 use crate::loss::round::Shape;
+use crate::loss::{Budget, Loss};
 use crate::mechanism::{Blind, Mechanism, Neighbours, Phase};
 
 /// The trade-off function of all phases against A₀.
@@ -24,11 +24,12 @@ use crate::mechanism::{Blind, Mechanism, Neighbours, Phase};
 pub(super) fn curve(mechanism: &Mechanism) -> Result<Box<dyn Curve>, PrivacyError> {
     match mechanism.neighbours() {
         Neighbours::Substitute => Ok(Box::new(blind_loss(mechanism, false)?)),
-        Neighbours::AddRemove => Ok(Box::new(Splits {
-            pure: Worse(blind_loss(mechanism, false)?, Some(blind_loss(mechanism, true)?)),
-            mechanism: mechanism.clone(),
-            mixed: Mutex::default(),
-        })),
+        Neighbours::AddRemove => {
+            let budget = Arc::default();
+            let pure = |reversed| Ok::<_, PrivacyError>(blind_loss(mechanism, reversed)?.sharing(&budget));
+            let pure = Worse(pure(false)?, Some(pure(true)?));
+            Ok(Box::new(Splits { pure, mechanism: mechanism.clone(), mixed: Mutex::default(), budget }))
+        }
     }
 }
 
@@ -168,6 +169,7 @@ struct Splits {
     pure: Worse,
     /// Those with some of each, as they are needed.
     mixed: Mutex<HashMap<(u64, u64), Arc<Worse>>>,
+    budget: Arc<Budget>,
 }
 
 impl Splits {
@@ -177,7 +179,9 @@ impl Splits {
         if let Some(known) = mixed.get(&(removed, added)) {
             return Ok(Arc::clone(known));
         }
-        let loss = |removed, added| loss_of_split(&self.mechanism, removed, added);
+        let loss = |removed, added| {
+            Ok::<_, PrivacyError>(loss_of_split(&self.mechanism, removed, added)?.sharing(&self.budget))
+        };
         let reversed = if removed == added { None } else { Some(loss(added, removed)?) };
         let pair = Arc::new(Worse(loss(removed, added)?, reversed));
         mixed.insert((removed, added), Arc::clone(&pair));

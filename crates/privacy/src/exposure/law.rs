@@ -19,8 +19,8 @@ pub struct Law {
 /// below any δ in use, so the charge never shows.
 const DROPPED: f64 = 1e-140;
 
-/// The multiplications a law may cost; about two seconds.
-const MOST_OPERATIONS: f64 = 6e9;
+/// The multiplications that one convolution may cost; a few tenths of a second.
+const MOST_OPERATIONS: f64 = 4e8;
 
 impl Law {
     pub(super) fn new(first: u64, mut mass: Vec<f64>, missing: f64, relative_error: f64) -> Self {

@@ -178,12 +178,12 @@ impl Contour {
         let mut reach = 20.0 / spread;
         let mut more = [0.0; 3];
         let (lines, values, rest) = loop {
-            let lines: Vec<Line> = factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect();
+            spend(factors.iter().map(|f| f.work_of_line(c, reach)).sum())?;
+            let lines: Vec<Line> =
+                factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect::<Result<_, _>>()?;
             let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
             let most = ((reach / step) as usize + 1).min(MOST_NODES);
             let cost = lines.iter().map(Line::cost).sum::<usize>();
-            // The edges of the strip cost more than the nodes.
-            spend(40.0 * cost as f64)?;
             let few = (1..=FEW).contains(&factors.iter().map(Factor::rounds).sum());
             let direct = if few || 128.min(most) * cost > DIRECT {
                 None
@@ -203,6 +203,7 @@ impl Contour {
                     continue;
                 }
             }
+            spend(factors.iter().map(|f| Decay::work(f, c)).sum())?;
             let decays: Vec<_> = factors.iter().zip(&lines).map(|(f, line)| Decay::new(f, line, c)).collect();
             let ln_bound = |t: f64| -> f64 {
                 let one = |(line, decay): (&Line, &Option<Decay>)| {

@@ -3,6 +3,7 @@
 use num_complex::Complex64;
 
 use super::round::{Shape, ln_sum_exp};
+use crate::error::PrivacyError;
 
 /// A part of the run whose losses are independent of the rest, repeated `times` times.
 #[derive(Clone, Debug)]
@@ -30,6 +31,12 @@ pub(crate) struct Cumulants {
     pub variance: f64,
     /// Bound on the error of `ln_m`.
     pub error: f64,
+}
+
+impl Cumulants {
+    /// Those of a tilt that is out of reach.
+    pub(crate) const INFINITE: Self =
+        Self { ln_m: f64::INFINITY, mean: f64::INFINITY, variance: f64::INFINITY, error: f64::INFINITY };
 }
 
 impl std::ops::AddAssign for Cumulants {
@@ -86,12 +93,7 @@ impl Factor {
                 let shape = shape.pruned(c);
                 if shape.count(c, 46.0) > 4.0 * MOST_NODES {
                     // Too far out to be of use; the searches turn back here.
-                    return Cumulants {
-                        ln_m: f64::INFINITY,
-                        mean: f64::INFINITY,
-                        variance: f64::INFINITY,
-                        error: f64::INFINITY,
-                    };
+                    return Cumulants::INFINITE;
                 }
                 let nodes = shape.nodes(c, 46.0);
                 let mut result = tilted(&nodes.y, &nodes.ln_q, c).0;
@@ -124,7 +126,10 @@ impl Factor {
         match &self.kind {
             Kind::Gaussian(_) => 1.0,
             Kind::Known { parts, .. } => parts.len() as f64,
-            Kind::Round { shape, .. } => 4.0 * shape.pruned(c).count(c, 46.0).min(4.0 * MOST_NODES),
+            Kind::Round { shape, .. } => {
+                let shape = shape.pruned(c);
+                shape.cost_of_node() * shape.count(c, 46.0).min(4.0 * MOST_NODES)
+            }
         }
     }
 
@@ -144,9 +149,33 @@ impl Factor {
         }
     }
 
+    /// Roughly what [`line`](Self::line) costs, in sines: nodes, and edges of the strip at a quarter of them.
+    pub(crate) fn work_of_line(&self, c: f64, reach: f64) -> f64 {
+        match &self.kind {
+            Kind::Gaussian(_) | Kind::Known { .. } => self.work(c),
+            Kind::Round { shape, .. } => {
+                let shape = shape.pruned(c);
+                4.0 * shape.cost_of_node() * shape.count(c, 60.0 + 1.5 * reach).min(MOST_NODES)
+            }
+        }
+    }
+
+    /// Roughly what the raised lines of a round cost, in sines, and how many nodes they have.
+    pub(crate) fn work_of_decay(&self, c: f64, density: f64) -> (f64, f64) {
+        match &self.kind {
+            Kind::Gaussian(_) | Kind::Known { .. } => (0.0, 0.0),
+            Kind::Round { shape, .. } => {
+                let shape = shape.pruned(c);
+                let nodes = shape.count(c, std::f64::consts::TAU * density);
+                (3.0 * shape.cost_of_node() * nodes, nodes)
+            }
+        }
+    }
+
     /// The factor on the line Re z = c, good for |Im z| ≤ `reach`, with a quadrature whose error
-    /// after all repetitions has the logarithm `ln_quality`.
-    pub(crate) fn line(&self, c: f64, reach: f64, ln_quality: f64) -> Line {
+    /// after all repetitions has the logarithm `ln_quality`. Refused where even a coarse one would have too
+    /// many nodes.
+    pub(crate) fn line(&self, c: f64, reach: f64, ln_quality: f64) -> Result<Line, PrivacyError> {
         let (cumulants, body) = match &self.kind {
             Kind::Gaussian(mu_square) => {
                 (gaussian(*mu_square, c), Body::Gaussian { mu_square: *mu_square, c })
@@ -159,11 +188,11 @@ impl Factor {
             }
             Kind::Round { shape, relative_error } => {
                 let wanted = ln_quality - (self.times as f64).ln();
-                let (cumulants, line) = round_line(shape, *relative_error, wanted, c, reach);
+                let (cumulants, line) = round_line(shape, *relative_error, wanted, c, reach)?;
                 (cumulants, Body::Round(Box::new(line)))
             }
         };
-        Line { times: self.times as f64, cumulants: scaled(cumulants, self.times as f64), body }
+        Ok(Line { times: self.times as f64, cumulants: scaled(cumulants, self.times as f64), body })
     }
 }
 
@@ -267,9 +296,21 @@ fn bracket(a: f64, y: f64) -> f64 {
 /// The most nodes of one round.
 const MOST_NODES: f64 = 60_000.0;
 
-fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f64) -> (Cumulants, RoundLine) {
+fn round_line(
+    shape: &Shape,
+    relative_error: f64,
+    wanted: f64,
+    c: f64,
+    reach: f64,
+) -> Result<(Cumulants, RoundLine), PrivacyError> {
     let shape = &shape.pruned(c);
     let mut resolution = 8.0 - wanted;
+    if shape.count(c, resolution) > 4.0 * MOST_NODES {
+        return Err(PrivacyError::NotCertified {
+            what: "the privacy loss",
+            why: "a quadrature of too many nodes".to_string(),
+        });
+    }
     let mut nodes = shape.nodes(c, resolution);
     let mut quadrature = f64::INFINITY;
     for attempt in 0..4 {
@@ -329,7 +370,7 @@ fn round_line(shape: &Shape, relative_error: f64, wanted: f64, c: f64, reach: f6
         relative_error,
         spread,
     };
-    (cumulants, line)
+    Ok((cumulants, line))
 }
 
 /// Cuts a density, given at nodes along the line, into horizontal layers: uniform distributions on

@@ -65,6 +65,12 @@ const NODES: f64 = 8.0;
 const OUTSIDE: f64 = 1e-18;
 
 impl Decay {
+    /// Roughly what [`new`](Self::new) and the bounds of a line cost, in sines.
+    pub(super) fn work(factor: &Factor, c: f64) -> f64 {
+        let (work, nodes) = factor.work_of_decay(c, NODES);
+        HEIGHTS.len() as f64 * (work + 40.0 * nodes)
+    }
+
     pub(super) fn new(factor: &Factor, line: &Line, c: f64) -> Option<Self> {
         let Kind::Round { shape, .. } = &factor.kind else { return None };
         let times = factor.times as f64;

@@ -14,7 +14,7 @@ use rustfft::FftPlanner;
 use rustfft::num_complex::Complex64;
 
 use super::factor::Factor;
-use super::tails::tails;
+use super::tails::{rates, scale, tails};
 use crate::interval::Interval;
 
 /// Bound on the relative L2 error of a transform of 2^k points, per k.
@@ -23,6 +23,8 @@ pub(super) const FFT_ERROR: f64 = 8.0 * f64::EPSILON;
 /// How close (in steps) the loss of a merged cell comes to its grid point; the sum over all rounds
 /// is charged to ε.
 pub(crate) const SOLVED: f64 = 1e-7;
+/// Half the cells of a window at most, before the last doubling.
+const MOST_HALF: f64 = (1 << 18) as f64;
 /// The relative error of a tail's probability.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
@@ -82,14 +84,17 @@ impl Grid {
     pub(crate) fn delta_lower(&self, epsilon: f64) -> f64 {
         let times: f64 = self.lower.iter().map(|d| d.times as f64).sum();
         let (value, error) = self.evaluate(&self.lower, epsilon + 2.0 * times * SOLVED * self.step);
-        (value - error).clamp(0.0, 1.0)
+        // An underflow beside an overflow leaves NaN; then nothing is claimed.
+        let lower = value - error;
+        if lower.is_nan() { 0.0 } else { lower.clamp(0.0, 1.0) }
     }
 
     /// δ(ε) between the two laws' values, with the errors of the transform and of the window.
     pub(crate) fn delta(&self, epsilon: f64) -> Interval {
         let (upper, upper_error) = self.evaluate(&self.upper, epsilon);
         let infinite: f64 = self.upper.iter().map(|d| d.times as f64 * d.infinite).sum();
-        let upper = (upper + upper_error + infinite).clamp(0.0, 1.0);
+        let upper = upper + upper_error + infinite;
+        let upper = if upper.is_nan() { 1.0 } else { upper.clamp(0.0, 1.0) };
         Interval { lower: self.delta_lower(epsilon).min(upper), upper }
     }
 
@@ -113,9 +118,13 @@ impl Grid {
         let scale = composed.ln_m - c * epsilon;
         let mut sum = 0.0;
         let mut weights = 0.0;
-        for (i, value) in composed.mass.iter().enumerate() {
+        let first = ((epsilon / self.step) as i64).saturating_sub(composed.origin).max(0) as usize;
+        for (i, value) in composed.mass.iter().enumerate().skip(first) {
             let above = (composed.origin + i as i64) as f64 * self.step - epsilon;
-            if above > 0.0 && c * above < 80.0 {
+            if c * above >= 80.0 {
+                break;
+            }
+            if above > 0.0 {
                 // (1 − e^{ε−y})·e^{−c(y−ε)}.
                 let weight = (-c * above).exp() * -(-above).exp_m1();
                 sum += value * weight;
@@ -172,7 +181,7 @@ impl Grid {
         let longest = laws.iter().map(|d| d.mass.len()).max().unwrap_or(1);
         let mut half = (12.0 * spread / self.step).max(0.6 * longest as f64) + 64.0;
         let mut leak = outside(half);
-        while leak > 1e-14 && half < (1 << 22) as f64 {
+        while leak > 1e-14 && half < MOST_HALF {
             half *= 2.0;
             leak = outside(half);
         }
@@ -243,12 +252,13 @@ impl Discrete {
 /// Thresholds below and above which one round's loss has negligible probability.
 fn range(factor: &Factor) -> (f64, f64) {
     const NEGLIGIBLE: f64 = 1e-40;
-    let (mut low, mut high) = (-0.01, 0.01);
-    while tails(&factor.kind, high).0 > NEGLIGIBLE && high < 1e6 {
+    let start = scale(&factor.kind).clamp(1e-12, 1e3);
+    let (mut low, mut high) = (-start, start);
+    while rates(&factor.kind, high).0 > NEGLIGIBLE && high < 1e6 {
         high *= 1.2;
     }
-    // 1 − P[Y > τ] cannot be resolved below one rounding; losses further down are rounded up.
-    while 1.0 - tails(&factor.kind, low).0 > 1e-17 && low > -1e6 {
+    // Losses further down are rounded up.
+    while rates(&factor.kind, low).2 > 1e-17 && low > -1e6 {
         low *= 1.2;
     }
     (low, high)

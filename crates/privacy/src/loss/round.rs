@@ -106,6 +106,14 @@ impl Shape {
         nodes
     }
 
+    /// Roughly what one node costs, in sines: an exponential for each component of a mixture.
+    pub(crate) fn cost_of_node(&self) -> f64 {
+        match self {
+            Shape::Line { plus, minus } => 4.0 + (plus.len() + minus.len()) as f64,
+            Shape::Halves { .. } => 4.0,
+        }
+    }
+
     /// Roughly how many nodes [`nodes`](Self::nodes) would make.
     pub(crate) fn count(&self, c: f64, resolution: f64) -> f64 {
         let length = |p: &Piece| (p.range(c).1 - p.range(c).0) / p.strip();
