@@ -312,7 +312,12 @@ fn what_cannot_be_audited_is_refused() {
 /// much as the claim allows and no more.
 #[test]
 fn an_adversarial_server_gains_nothing() {
-    let samplers = [subsample(160, 8, 1), shuffle(160, 4, 2), Sampling::Poisson { rate: 0.05 }];
+    let samplers = [
+        subsample(160, 8, 1),
+        shuffle(160, 4, 2),
+        Sampling::Poisson { rate: 0.05 },
+        Sampling::Allocate { rounds: 4 },
+    ];
     for (i, sampling) in samplers.into_iter().enumerate() {
         let config = config(sampling, 1.0, 1, false);
         let effort = Effort::Trials(2000);

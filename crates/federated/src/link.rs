@@ -56,14 +56,19 @@ pub trait ServerLink {
     /// The saved state, if there is one.
     fn load(&mut self) -> Result<Option<(Revision, Vec<u8>)>, Self::Error>;
 
-    /// Replaces the saved state if it still has the expected revision (`None`: if there is none).
-    fn save(&mut self, expected: Option<Revision>, state: &[u8]) -> Result<Revision, SaveError<Self::Error>>;
+    /// Replaces the saved state if it still has the expected revision (`None`: if there is none). States and models
+    /// are given away, because a copy of a large one is hundreds of megabytes.
+    fn save(
+        &mut self,
+        expected: Option<Revision>,
+        state: Vec<u8>,
+    ) -> Result<Revision, SaveError<Self::Error>>;
 
     /// Up to `most` entries after this place, in order; empty if there are none yet.
     fn entries(&mut self, after: u64, most: usize) -> Result<Vec<Entry>, Self::Error>;
 
     /// Publishes the model of the saved or of a later state.
-    fn publish_model(&mut self, frame: &[u8]) -> Result<(), Self::Error>;
+    fn publish_model(&mut self, frame: Vec<u8>) -> Result<(), Self::Error>;
 
     /// Entries up to this place are in the saved state and may be deleted.
     fn folded(&mut self, up_to: u64) -> Result<(), Self::Error>;

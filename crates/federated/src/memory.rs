@@ -86,13 +86,17 @@ impl ServerLink for Memory {
         Ok(self.shared().state.clone().map(|(revision, state)| (Revision(revision), state)))
     }
 
-    fn save(&mut self, expected: Option<Revision>, state: &[u8]) -> Result<Revision, SaveError<Infallible>> {
+    fn save(
+        &mut self,
+        expected: Option<Revision>,
+        state: Vec<u8>,
+    ) -> Result<Revision, SaveError<Infallible>> {
         let mut shared = self.shared();
         if shared.state.as_ref().map(|(revision, _)| Revision(*revision)) != expected {
             return Err(SaveError::Fenced);
         }
         let next = expected.map_or(1, |before| before.0 + 1);
-        shared.state = Some((next, state.to_vec()));
+        shared.state = Some((next, state));
         Ok(Revision(next))
     }
 
@@ -102,7 +106,7 @@ impl ServerLink for Memory {
         Ok(shared.log.iter().skip(skipped).take(most).cloned().collect())
     }
 
-    fn publish_model(&mut self, frame: &[u8]) -> Result<(), Infallible> {
+    fn publish_model(&mut self, frame: Vec<u8>) -> Result<(), Infallible> {
         let mut shared = self.shared();
         shared.model = Some(frame.into());
         shared.models += 1;

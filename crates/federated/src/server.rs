@@ -62,7 +62,7 @@ impl<L: ServerLink> Server<L> {
             Some((revision, saved)) => (Coordinator::restore(terms, &saved)?, revision),
             None => {
                 let coordinator = Coordinator::new(terms, initial())?;
-                let saved = link.save(None, &coordinator.snapshot());
+                let saved = link.save(None, coordinator.snapshot());
                 let revision = saved.map_err(failed)?;
                 (coordinator, revision)
             }
@@ -112,7 +112,7 @@ impl<L: ServerLink> Server<L> {
     /// Saves the state if it has changed, then publishes its model.
     pub fn save(&mut self) -> Result<(), ServerError<L::Error>> {
         if self.unsaved > 0 {
-            let saved = self.link.save(Some(self.revision), &self.coordinator.snapshot());
+            let saved = self.link.save(Some(self.revision), self.coordinator.snapshot());
             self.revision = saved.map_err(failed)?;
             self.unsaved = 0;
             self.link.folded(self.coordinator.state().sequence).map_err(ServerError::Link)?;
@@ -123,7 +123,7 @@ impl<L: ServerLink> Server<L> {
     fn publish(&mut self) -> Result<(), ServerError<L::Error>> {
         let version = self.coordinator.state().version;
         if self.published != Some(version) {
-            self.link.publish_model(&self.coordinator.model_frame()).map_err(ServerError::Link)?;
+            self.link.publish_model(self.coordinator.model_frame()).map_err(ServerError::Link)?;
             self.published = Some(version);
         }
         Ok(())

@@ -2,15 +2,18 @@
 
 mod common;
 
-use common::Numbers;
+use common::{EVERY, EVERY_NUMBER, Numbers};
 use dpsgd_kernels::dots::Dots;
 use dpsgd_kernels::multiply::{Places, Product, Walk};
 use dpsgd_kernels::{Level, SLACK, elementwise, gaussian};
 
 #[test]
 fn tanh_and_sigmoid_are_exact_to_single_precision() {
-    let grid: Vec<f32> =
-        (-40_000..=40_000).map(|i| i as f32 / 2_000.0).chain([1e-30, -1e-30, 1e30, -1e30]).collect();
+    let grid: Vec<f32> = (-40_000..=40_000)
+        .step_by(EVERY_NUMBER)
+        .map(|i| i as f32 / 2_000.0)
+        .chain([1e-30, -1e-30, 1e30, -1e30])
+        .collect();
     for level in Level::available() {
         let (mut tanh, mut sigmoid) = (grid.clone(), grid.clone());
         elementwise::tanh(level, &mut tanh);
@@ -38,7 +41,8 @@ fn relu_keeps_a_nan_in_sight() {
 /// stays one and the largest numbers do not become one.
 #[test]
 fn smooth_activations_are_exact_to_single_precision() {
-    let grid: Vec<f32> = (-2000..=2000).map(|i| i as f32 * 0.01).chain([-1e30, 1e30]).collect();
+    let grid: Vec<f32> =
+        (-2000..=2000).step_by(EVERY_NUMBER).map(|i| i as f32 * 0.01).chain([-1e30, 1e30]).collect();
     let root = (2.0 / std::f64::consts::PI).sqrt();
     let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
     type Exact<'a> = &'a dyn Fn(f64) -> f64;
@@ -109,7 +113,7 @@ fn normal_numbers_are_those_of_box_and_muller() {
     for level in Level::available() {
         let mut out = vec![0.0f32; 2 * half];
         gaussian::standard_normal(level, &bits, &mut out);
-        for i in 0..half {
+        for i in (0..half).step_by(EVERY_NUMBER) {
             let u = (f64::from(bits[i]) * 2f64.powi(32) + f64::from(bits[half + i]) + 0.5) * 2f64.powi(-64);
             // Near 1, by the distance from it, which double precision would round away as well.
             let rest =
@@ -134,7 +138,7 @@ fn products_match_the_plain_sum() {
     let mut numbers = Numbers(5);
     for level in Level::available() {
         for columns in [1, 3, 7, 8, 9, 15, 16, 17, 24, 31, 33, 40] {
-            for rows in [1usize, 2, 5, 6, 7, 12, 13, 25] {
+            for rows in [1usize, 2, 5, 6, 7, 12, 13, 25].into_iter().step_by(EVERY) {
                 let (outer, inner) = (2, 5);
                 let a = numbers.vector(rows * 40 + 40);
                 let b = numbers.vector(outer * inner * columns + 64);
@@ -174,7 +178,8 @@ fn products_match_the_plain_sum() {
             }
         }
         for k in [1usize, 7, 8, 16, 30] {
-            for (rows, columns) in [(1, 1), (1, 9), (3, 4), (4, 7), (9, 11)] {
+            for (rows, columns) in [(1, 1), (1, 9), (3, 4), (4, 7), (9, 11)].into_iter().step_by(EVERY.min(3))
+            {
                 let stride = k.next_multiple_of(SLACK);
                 let mut a = numbers.vector(rows * stride);
                 a.iter_mut().enumerate().filter(|(i, _)| i % stride >= k).for_each(|(_, a)| *a = 0.0);
@@ -196,7 +201,7 @@ fn products_match_the_plain_sum() {
 #[test]
 fn sums_of_squares_keep_their_promised_error() {
     let mut numbers = Numbers(9);
-    let x = numbers.vector(100_003);
+    let x = numbers.vector(100_003 / EVERY_NUMBER);
     let exact: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
     for level in Level::available() {
         assert!((elementwise::square(level, &x) - exact).abs() < 4e-6 * exact);

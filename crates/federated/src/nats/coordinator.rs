@@ -279,9 +279,13 @@ impl ServerLink for Link<'_> {
         Ok(Some((Revision(revision), state)))
     }
 
-    fn save(&mut self, _expected: Option<Revision>, state: &[u8]) -> Result<Revision, SaveError<NatsError>> {
+    fn save(
+        &mut self,
+        _expected: Option<Revision>,
+        state: Vec<u8>,
+    ) -> Result<Revision, SaveError<NatsError>> {
         // The store holds the expected revision: it may have to look up what became of a lost answer.
-        match self.runtime.block_on(self.store.save(state.to_vec())) {
+        match self.runtime.block_on(self.store.save(state)) {
             Ok(revision) => Ok(Revision(revision)),
             Err(NatsError::Fenced) => Err(SaveError::Fenced),
             Err(error) => Err(SaveError::Link(error)),
@@ -320,8 +324,8 @@ impl ServerLink for Link<'_> {
         Ok(entries)
     }
 
-    fn publish_model(&mut self, frame: &[u8]) -> Result<(), NatsError> {
-        self.unsent = Some(frame.to_vec());
+    fn publish_model(&mut self, frame: Vec<u8>) -> Result<(), NatsError> {
+        self.unsent = Some(frame);
         self.broadcast_when_due(false)
     }
 

@@ -1,4 +1,11 @@
-//! A fixed sequence of numbers.
+//! A fixed sequence of numbers, and how much of a test Miri sees.
+
+#![allow(dead_code, reason = "every file of tests uses a part of it")]
+
+/// Under Miri, which is some ten thousand times slower, a test looks at one case out of this many.
+pub const EVERY: usize = if cfg!(miri) { 7 } else { 1 };
+/// The same for long rows of numbers.
+pub const EVERY_NUMBER: usize = if cfg!(miri) { 397 } else { 1 };
 
 /// Numbers in [0, 1): splitmix64.
 pub struct Numbers(pub u64);
