@@ -66,8 +66,12 @@ def measured(store, data, cache, row, epsilon, clip, travel, seed):
              "--clip", clip, "--step", travel / clip, "--target-epsilon", epsilon, "--delta", DELTA, "--seed", seed,
              "--features", "scattering", "--features-cache", cache, "--net", "logistic", "--epochs", EPOCHS,
              "--average", "ema:0.95", "--noise", "fast", "--threads", 1, "--ledger", "none", "--quiet", "--json"]
+    # Where neighbours differ in their number of samples, that number is private, and what follows from it is given.
+    samples = 60_000 if seed in SEEDS else 50_000
     if row[1] == "poisson":
-        flags += ["--rate", BATCH / 60_000 if seed in SEEDS else BATCH / 50_000]
+        flags += ["--rate", BATCH / samples]
+    elif row[0] == "add-remove":
+        flags += ["--rounds-per-epoch", samples // BATCH]
     with tempfile.TemporaryDirectory() as out:
         command = [BINARY, "train", *data, "--out", f"{out}/run", *map(str, flags)]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
