@@ -100,6 +100,15 @@ fn new_rows_are_predicted_and_other_rows_measured() {
     fs::copy(folder.0.join("test.csv"), folder.0.join("other.csv")).expect("a copy");
     let other = json(&folder.0, &["evaluate", "run", "--test", "other.csv"]);
     assert_eq!(other["test_auc"], found["test_auc"]);
+
+    // A temperature from public rows, or from the test set of the run, changes probabilities and no prediction.
+    let calibrated = text(&folder.0, &["predict", "run", "new.csv", "--calibrate=other.csv"]);
+    assert_eq!(calibrated, text(&folder.0, &["predict", "run", "new.csv", "--calibrate"]));
+    let classes = |csv: &str| -> Vec<String> {
+        csv.lines().map(|line| line.split(',').nth(1).expect("a prediction").to_string()).collect()
+    };
+    assert_eq!(classes(&calibrated), classes(&predicted));
+    assert_ne!(calibrated, predicted);
 }
 
 #[test]

@@ -61,6 +61,7 @@ mod sealed;
 pub mod settings;
 pub mod shared_ledger;
 pub mod sweep;
+mod temperature;
 pub mod verify;
 
 pub use dpsgd_audit as audit;

@@ -30,9 +30,19 @@ impl SavedRun {
     ///
     /// Predicting is post-processing of the released model and costs no privacy of the training data.
     pub fn predict_file(&self, file: &Path, threads: usize) -> Result<Predictions, Error> {
+        self.predict_file_at(1.0, file, threads)
+    }
+
+    /// [`predict_file`](Self::predict_file) with the scores divided by a [temperature](Self::temperature).
+    pub fn predict_file_at(
+        &self,
+        temperature: f64,
+        file: &Path,
+        threads: usize,
+    ) -> Result<Predictions, Error> {
         let settings = self.settings()?;
         let (samples, files) = unlabelled(&settings, file)?;
-        let scores = self.predict(samples, threads)?;
+        let scores = self.predict_at(temperature, samples, threads)?;
         let schema = schema_of(&settings);
         let spread = |row: Vec<f32>| -> Vec<f64> {
             match row[..] {

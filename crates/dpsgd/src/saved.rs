@@ -224,19 +224,38 @@ impl SavedRun {
     /// `samples` are raw: features and normalisation are applied here as the run applied them. Predicting is
     /// post-processing of the released model and costs no privacy of the training data.
     pub fn predict(&self, samples: Dataset, threads: usize) -> Result<Vec<Vec<f32>>, Error> {
+        self.predict_at(1.0, samples, threads)
+    }
+
+    /// [`predict`](Self::predict) with the scores divided by a [temperature](Self::temperature).
+    pub fn predict_at(
+        &self,
+        temperature: f64,
+        samples: Dataset,
+        threads: usize,
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        let (network, mut scores) = self.scores(samples, threads)?;
+        if temperature != 1.0 {
+            scores.iter_mut().for_each(|score| *score = (f64::from(*score) / temperature) as f32);
+        }
+        let outputs = network.outputs();
+        scores.chunks_mut(outputs).for_each(|row| network.probabilities(row));
+        Ok(scores.chunks(outputs).map(<[f32]>::to_vec).collect())
+    }
+
+    /// What the network puts out for raw samples, before it becomes probabilities.
+    pub(crate) fn scores(&self, samples: Dataset, threads: usize) -> Result<(Arc<Network>, Vec<f32>), Error> {
         let settings = self.settings()?;
         let samples = self.prepared_like_training(&settings, samples, threads)?;
         let spec = net::named(&settings.net, &samples)?.1;
         let network = Arc::new(net::checked(&spec, &samples)?);
         let weights = self.weights(&network)?;
         let all: Vec<u32> = (0..samples.len() as u32).collect();
-        let outputs = network.outputs();
         let samples = Arc::new(Labelled(Arc::new(samples)));
         let mut worker = GradientWorker::new(Arc::clone(&network), samples, 1, Level::best());
         worker.weights_mut().copy_from_slice(&weights);
-        let mut scores = worker.scores(&all);
-        scores.chunks_mut(outputs).for_each(|row| network.probabilities(row));
-        Ok(scores.chunks(outputs).map(<[f32]>::to_vec).collect())
+        let scores = worker.scores(&all);
+        Ok((network, scores))
     }
 
     fn prepared_like_training(

@@ -34,6 +34,17 @@ fn predictions_are_those_that_were_evaluated() {
     // The loss is that of the probabilities.
     let loss: f64 = scores.iter().zip(&labels).map(|(row, &label)| -f64::from(row[label]).ln()).sum();
     assert!((loss / 10_000.0 - evaluated.loss).abs() < 1e-4, "{} {}", loss / 10_000.0, evaluated.loss);
+
+    // A temperature changes no prediction, and no other one has a smaller loss on the samples it was fitted on.
+    let fitted = run.temperature(None, 1).unwrap();
+    let loss_at = |temperature: f64| -> f64 {
+        let test = known::load(Known::Mnist, None).unwrap().test;
+        let scores = run.predict_at(temperature, test, 1).unwrap();
+        assert_eq!(scores.iter().zip(&labels).filter(|(row, label)| best(row) == **label).count(), right);
+        scores.iter().zip(&labels).map(|(row, &label)| -f64::from(row[label]).ln()).sum::<f64>() / 10_000.0
+    };
+    assert!(loss_at(fitted) < loss_at(1.02 * fitted) && loss_at(fitted) < loss_at(0.98 * fitted), "{fitted}");
+    assert!(loss_at(fitted) <= evaluated.loss + 1e-6);
 }
 
 /// Samples in memory are trained without a test set, and never tested on themselves.

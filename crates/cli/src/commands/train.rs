@@ -164,6 +164,10 @@ pub struct PredictCommand {
     /// New samples: a table with the columns of the schema (the label is not needed), arrays, a folder of images
     /// or a single one, or images in the format of the data set of the run
     file: PathBuf,
+    /// Divide the scores by the temperature that suits these labelled public samples best, or the public test
+    /// set of the run: probabilities then say how often they are right. Costs no privacy of the training data
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    calibrate: Option<Option<PathBuf>>,
     /// Threads [default: all cores]
     #[arg(long, value_name = "n")]
     threads: Option<usize>,
@@ -176,7 +180,16 @@ impl PredictCommand {
     /// Predicts and prints, one line for each sample.
     pub fn run(self) -> Result<(), Failure> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-        let found = SavedRun::open(&self.directory)?.predict_file(&self.file, threads.unwrap_or(1))?;
+        let (run, threads) = (SavedRun::open(&self.directory)?, threads.unwrap_or(1));
+        let temperature = match &self.calibrate {
+            Some(public) => {
+                let fitted = run.temperature(public.as_deref(), threads)?;
+                eprintln!("temperature {fitted:.4}");
+                fitted
+            }
+            None => 1.0,
+        };
+        let found = run.predict_file_at(temperature, &self.file, threads)?;
         if self.json { print(&json::line(&found.json())) } else { print(&found.csv()) }
     }
 }
