@@ -2,9 +2,9 @@
 
 use std::num::NonZeroUsize;
 
+use dpsgd::train::ModelError;
 use dpsgd::train::clip::Counts;
 use dpsgd::train::share::{Block, Sizes, UnitSink};
-use dpsgd::train::ModelError;
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyUntypedArrayMethods,

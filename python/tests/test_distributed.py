@@ -48,7 +48,8 @@ PROGRAM = """
         how = {"mode": "vmap", "chunk": 7, "threads": 1, **how}
         return dpsgd.torch.Trainer(
             torch.nn.Sequential(*layers), loss, x, y, mechanism=run, clip=0.5, lr=0.3, seed=3, directory=directory,
-            distributed=distributed, randomness="different" if dropout else "error", progress=False, **how)
+            # The first few rounds of a subsampled run take seconds to account for against A0.
+            adversary="A1", distributed=distributed, randomness="different" if dropout else "error", progress=False, **how)
 
     def weights(trainer):
         return torch.cat([p.detach().ravel() for p in trainer.model.parameters()])
@@ -56,24 +57,24 @@ PROGRAM = """
     M = dpsgd.Mechanism
     # Four units a round.
     shuffle = M.shuffle(samples=400, groups=100, epochs=3, sigma=1.0)
+    # Short runs without shuffling take long to account for.
     samplers = {
-        "subsample": M.subsample(samples=400, groups=200, rounds=6, sigma=1.0),
-        "groups": M.subsample(samples=400, groups=60, group_size=3, rounds=4, sigma=1.0),
+        "subsample": M.subsample(samples=400, groups=40, rounds=60, sigma=1.0),
+        "groups": M.shuffle(samples=400, groups=60, group_size=3, epochs=3, sigma=1.0),
         "shuffle": shuffle,
-        "poisson": M.poisson(rate=0.4, rounds=6, groups=160, sigma=1.0),
-        "allocate": M.random_allocation(rounds_per_epoch=2, epochs=2, groups=200, sigma=1.0),
-        "cells": M.random_allocation(rounds_per_epoch=2, epochs=2, groups=60, group_size=3, sigma=1.0),
+        "poisson": M.poisson(rate=0.1, rounds=60, groups=40, sigma=1.0),
+        "allocate": M.random_allocation(rounds_per_epoch=8, epochs=1, groups=50, sigma=1.0),
+        "cells": M.random_allocation(rounds_per_epoch=3, epochs=2, groups=50, group_size=3, sigma=1.0),
     }
-    if case in ("samplers", "alone"):
+    if case in ("oracle", "alone"):
         # One process computes these without any of the machinery for several: with one backward pass a group, no
         # row rounds by what else is in a call.
         for name, run in samplers.items():
-            trainer(run, f"{directory}-{name}-loop", distributed=case == "samplers", mode="loop").fit()
-        trainer(shuffle, f"{directory}-sgd-loop", distributed=case == "samplers", mode="loop", inner="sgd",
-                inner_step=0.1).fit()
+            trainer(run, f"{directory}-{name}", distributed=case == "oracle", mode="loop").fit()
+        trainer(shuffle, f"{directory}-sgd", distributed=case == "oracle", mode="loop", inner="sgd", inner_step=0.1).fit()
     if case == "samplers":
         for name, run in samplers.items():
-            trainer(run, f"{directory}-{name}-vmap").fit()
+            trainer(run, f"{directory}-{name}").fit()
         trainer(shuffle, f"{directory}-threads", threads=2, chunk=64).fit()
         trainer(shuffle, f"{directory}-dropout", dropout=0.5).fit()
     if case == "lies":
@@ -138,28 +139,28 @@ def together(processes, directory, case="run", resume="start", **variables):
                 process.communicate()
 
 
-def models(home):
-    return {path.parent.name.partition("-")[2]: path.read_bytes() for path in home.glob("run*/model.safetensors")}
+def models(home, processes, case):
+    """What the processes trained, by the name of the run."""
+    home.mkdir()
+    said = together(processes, home / "run", case)
+    assert all(code == 0 for *_, code in said), said
+    assert said[0][0].startswith("finished")
+    return {path.parent.name: path.read_bytes() for path in home.glob("run*/model.safetensors")}
 
 
 def test_one_two_and_four_processes_give_the_same_update_with_every_sampler(tmp_path):
-    found = {}
-    for processes in (1, 2, 4):
-        home = tmp_path / str(processes)
-        home.mkdir()
-        said = together(processes, home / "run", "samplers")
-        assert all(code == 0 for *_, code in said), said
-        assert said[0][0].startswith("finished")
-        found[processes] = models(home)
-    assert len(found[1]) == 16 and len(set(found[1].values())) >= 8
-    assert found[1] == found[2] == found[4]
-    # The trainer of one process, which knows nothing of others, is the oracle.
-    home = tmp_path / "alone"
-    home.mkdir()
-    said = together(1, home / "run", "alone")
-    assert said[0][2] == 0, said
-    alone = {name: model for name, model in models(home).items() if name.endswith("-loop")}
-    assert len(alone) == 7 and alone == {name: found[4][name] for name in alone}
+    one, two, four = (models(tmp_path / str(processes), processes, "samplers") for processes in (1, 2, 4))
+    assert len(one) == 9 and len(set(one.values())) >= 7
+    assert one == two == four
+
+
+def test_several_processes_give_the_bits_of_the_trainer_of_one(tmp_path):
+    """The trainer of one process, which knows nothing of others, is the oracle."""
+    alone, three = models(tmp_path / "alone", 1, "alone"), models(tmp_path / "three", 3, "oracle")
+    assert len(alone) == 8
+    # The last run is of rows of several groups at once, which PyTorch may round differently.
+    assert alone.pop("run") and three.pop("run")
+    assert alone == three
 
 
 def test_torchrun_starts_them_too(tmp_path):

@@ -166,8 +166,8 @@ def _asked(count: int) -> tuple[list[Block], float, int]:
     blocks: list[Block] = []
     for *several, cells in lengths.tolist():
         samples, sizes, units, seeds, rest = np.split(rest, np.cumsum(several))
-        numbers = [part.view(np.uint64) for part in (sizes, units, seeds)]
-        blocks.append((samples.astype(np.uint32), *numbers, bool(cells)))
+        counts = (part.view(np.uint64) for part in (sizes, units, seeds))
+        blocks.append((samples.astype(np.uint32), next(counts), next(counts), next(counts), bool(cells)))
     return blocks, float(np.array([limit]).view(np.float64)[0]), chunk
 
 
