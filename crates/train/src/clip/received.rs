@@ -60,8 +60,7 @@ impl UnitSum {
             return Err(Implausible::Groups { given: counts, expected });
         }
         let (norm, bound) = (norm(values), self.bound);
-        // Not a number compares as neither.
-        if !(norm <= expected as f64 * bound) {
+        if norm.is_nan() || norm > expected as f64 * bound {
             return Err(Implausible::Norm { norm, groups: expected, bound });
         }
         self.values.copy_from_slice(values);
