@@ -144,7 +144,7 @@ fn one_two_and_four_processes_give_the_bits_of_one_trainer() {
     toy.broken = vec![3, 77, 78];
     for (sampling, filtered) in samplings() {
         for (inner, hook) in [("gradient", false), ("gradient", true), ("sgd", false)] {
-            let mut config = config(sampling.clone(), filtered);
+            let mut config = config(sampling, filtered);
             config.inner = Inner::named(inner, 0.01).unwrap().into();
             config.hook = hook.then(|| Hook::new(0.5, |x: &mut [f32]| x[0] = -x[0]));
             toy.chunk = Some(13);
