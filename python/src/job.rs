@@ -100,9 +100,10 @@ fn called(
 ///
 /// Begins the run, or with `resume` continues it, as a client of a federation with a `visit`; the result says whether it finished. An exception of the
 /// model ends the call: its round is spent, everything before it is saved. `data` is a digest of the training samples,
-/// where they can be read: a run is resumed on the same ones only.
+/// where they can be read: a run is resumed on the same ones only. With a `window` the worker gives the sums of units,
+/// of so many blocks at a time.
 #[pyfunction]
-#[pyo3(signature = (given, *, worker, samples, chunk, weights, tensors, directory, resume, observer, test, test_samples, baseline=None, visit=None, random=false, data=None))]
+#[pyo3(signature = (given, *, worker, samples, chunk, weights, tensors, directory, resume, observer, test, test_samples, baseline=None, visit=None, random=false, data=None, window=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn train_model<'py>(
     py: Python<'py>,
@@ -121,6 +122,7 @@ pub fn train_model<'py>(
     visit: Option<(Py<Visit>, u64, Option<f64>)>,
     random: bool,
     data: Option<Vec<u8>>,
+    window: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let settings = settings::read(given)?.resolve().map_err(refused)?;
     let visit = visit.map(|(visit, rounds, pace)| called(py, visit, rounds, pace)).transpose()?;
@@ -137,7 +139,10 @@ pub fn train_model<'py>(
         weights = call.weights().to_vec();
     }
     let chunk = NonZeroUsize::new(chunk).ok_or_else(|| refused("chunk = 0: at least 1"))?;
-    let model = Arc::new(PythonModel { dimension: weights.len(), samples, chunk, random, worker });
+    let window =
+        window.map(|window| NonZeroUsize::new(window).ok_or_else(|| refused("window = 0: at least 1")));
+    let window = window.transpose()?;
+    let model = Arc::new(PythonModel { dimension: weights.len(), samples, chunk, window, random, worker });
     let tensors = tensors.iter().map(Tensor::of).collect::<PyResult<Vec<_>>>()?;
     let slot = Slot::default();
     let baseline = baseline.map(|(accuracy, loss)| Baseline { accuracy, loss });

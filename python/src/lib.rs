@@ -12,6 +12,7 @@ mod mechanism;
 mod model;
 mod saved;
 mod settings;
+mod share;
 mod watch;
 
 use pyo3::prelude::*;
@@ -31,6 +32,8 @@ mod _dpsgd {
     use super::mechanism::Mechanism;
     #[pymodule_export]
     use super::saved::SavedRun;
+    #[pymodule_export]
+    use super::share::Share;
 
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {

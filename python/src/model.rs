@@ -3,10 +3,13 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use dpsgd::train::share::{Block, UnitSink};
 use dpsgd::train::{Form, Model, ModelError, RowSink, Worker};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+
+use crate::share;
 
 /// A model whose rows a Python object computes.
 ///
@@ -14,10 +17,14 @@ use pyo3::types::PyList;
 /// parameters, and a method `rows(samples, size)` that returns one k × d_p float32 array for each parameter
 /// and the k losses. A model that draws at random gets a third argument, a seed below 2⁶³ for everything it draws
 /// in that call.
+///
+/// With a `window` it has another method, `units(blocks, bound, chunk)`, which gives the sums of the units of each of
+/// at most so many blocks as [`Share::sum`](crate::share::Share) makes them, here or in another process.
 pub struct PythonModel {
     pub dimension: usize,
     pub samples: usize,
     pub chunk: NonZeroUsize,
+    pub window: Option<NonZeroUsize>,
     /// Whether it draws at random (dropout).
     pub random: bool,
     pub worker: Py<PyAny>,
@@ -39,13 +46,15 @@ impl Model for PythonModel {
     }
 
     fn form(&self) -> Form {
-        Form::Rows { chunk: self.chunk }
+        match self.window {
+            Some(window) => Form::Units { chunk: self.chunk, window },
+            None => Form::Rows { chunk: self.chunk },
+        }
     }
 
     fn worker(self: &Arc<Self>, _group_size: usize) -> Result<PythonWorker, ModelError> {
         let worker = Python::attach(|py| self.worker.clone_ref(py));
-        let random = self.random.then_some((0, 0));
-        Ok(PythonWorker { worker, weights: vec![0.0; self.dimension], random })
+        Ok(PythonWorker::new(worker, vec![0.0; self.dimension], self.random))
     }
 }
 
@@ -58,6 +67,16 @@ pub struct PythonWorker {
 }
 
 impl PythonWorker {
+    pub fn new(worker: Py<PyAny>, weights: Vec<f32>, random: bool) -> Self {
+        Self { worker, weights, random: random.then_some((0, 0)) }
+    }
+
+    fn put_weights(&self, worker: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut flat: PyReadwriteArray1<'_, f32> = worker.getattr("flat")?.extract()?;
+        flat.as_slice_mut()?.copy_from_slice(&self.weights);
+        Ok(())
+    }
+
     /// The seed of the next call, in the range of PyTorch's generators.
     ///
     /// # Guarantee
@@ -76,9 +95,7 @@ impl PythonWorker {
         let seed = self.next_seed();
         Python::attach(|py| {
             let worker = self.worker.bind(py);
-            let mut flat: PyReadwriteArray1<'_, f32> = worker.getattr("flat")?.extract()?;
-            flat.as_slice_mut()?.copy_from_slice(&self.weights);
-            drop(flat);
+            self.put_weights(worker)?;
             let names = PyArray1::from_slice(py, samples);
             let answer = match seed {
                 Some(seed) => worker.call_method1("rows", (names, size, seed))?,
@@ -128,5 +145,20 @@ impl Worker for PythonWorker {
 
     fn rows(&mut self, samples: &[u32], size: usize, sink: &mut RowSink<'_>) -> Result<(), ModelError> {
         self.call(samples, size, sink).map_err(ModelError::caused_by)
+    }
+
+    fn units(
+        &mut self,
+        blocks: &[Block],
+        bound: f64,
+        chunk: NonZeroUsize,
+        sink: &mut UnitSink<'_>,
+    ) -> Result<(), ModelError> {
+        let asked = Python::attach(|py| {
+            let worker = self.worker.bind(py);
+            self.put_weights(worker)?;
+            share::asked(py, worker, blocks, bound, chunk, sink)
+        });
+        asked.map_err(ModelError::caused_by)
     }
 }

@@ -1,6 +1,9 @@
 """The native engine on arrays, and with scikit-learn's manners."""
 
+import json
+import os
 import pickle
+import subprocess
 import warnings
 
 import numpy as np
@@ -128,6 +131,48 @@ def test_a_seed_repeats_a_run_whatever_the_threads(tmp_path):
     b = dpsgd.train(x, y, net="logistic", classes=2, seed=3, threads=2, directory=tmp_path / "b")
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
     assert a.epsilon == b.epsilon
+
+
+@pytest.mark.parametrize(
+    ("run", "flags"),
+    [
+        (Mechanism.subsample(samples=300, groups=40, rounds=20, sigma=1.0), "--groups 40 --rounds 20"),
+        (
+            Mechanism.shuffle(samples=300, groups=10, group_size=4, epochs=2, sigma=1.0),
+            "--sampling shuffle --groups 10 --group-size 4 --epochs 2",
+        ),
+        (
+            Mechanism.poisson(rate=0.2, rounds=15, groups=60, sigma=1.0),
+            "--sampling poisson --neighbours add-remove --rate 0.2 --rounds 15 --groups 60",
+        ),
+    ],
+    ids=["subsample", "shuffle", "poisson"],
+)
+def test_the_command_trains_the_same_model_to_the_bit(tmp_path, run, flags):
+    """``DPSGD_COMMAND`` is the command that ``python/test`` has built from the same sources."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    draw = np.random.default_rng(3)
+    x = draw.random((300, 28, 28), dtype=np.float32)
+    y = draw.integers(0, 10, 300)
+    np.savez(tmp_path / "train.npz", x=x, y=y)
+    model = dpsgd.train(
+        x, y, net="lenet5", classes=10, mechanism=run, clip=0.2, lr=0.7, seed=4, threads=2, adversary="A1",
+        directory=tmp_path / "python",
+    )
+    asked = (
+        f"{os.environ['DPSGD_COMMAND']} train --data {tmp_path}/train.npz --classes 10 --value-range 0,1 --net lenet5 --sigma 1 "
+        f"--clip 0.2 --step 0.7 --seed 4 --threads 1 --adversary A1 --ledger none --quiet --out {tmp_path}/command {flags}"
+    )
+    done = subprocess.run(asked.split(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ours, theirs = (safetensors.load_file(tmp_path / name / "model.safetensors") for name in ("python", "command"))
+    assert ours.keys() == theirs.keys() and len(ours) == 10
+    for name, value in ours.items():
+        assert value.tobytes() == theirs[name].tobytes(), name
+    guarantees = [
+        json.loads((tmp_path / name / "summary.json").read_text())["guarantees"] for name in ("python", "command")
+    ]
+    assert guarantees[0] == guarantees[1]
 
 
 def checks():

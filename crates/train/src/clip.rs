@@ -40,8 +40,10 @@
 //! less than that for m up to [`MOST_GROUPS`]. The sum states 2C(1 + 2⁻¹²) as its sensitivity then, for which
 //! the noise is scaled.
 
+mod received;
 mod rows;
 
+pub use self::received::Implausible;
 pub use self::rows::{Rows, WrongShape};
 
 use dpsgd_kernels::{each2, fast, squares};
@@ -160,6 +162,11 @@ impl UnitSum {
         self.bound = bound;
         self.values.fill(0.0);
         self.counts = Counts::default();
+    }
+
+    /// C.
+    pub fn bound(&self) -> f64 {
+        self.bound
     }
 
     /// The sum.

@@ -92,6 +92,7 @@ pub mod plan;
 pub mod randomness;
 pub mod sampler;
 pub mod schedule;
+pub mod share;
 pub mod trainer;
 
 pub use average::{Average, AverageState};

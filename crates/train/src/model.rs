@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::clip;
 use crate::randomness::{Purpose, Randomness, Stream};
+use crate::share::{Block, UnitSink};
 
 /// A model as Algorithm 1 sees it: flat parameters and numbered training samples.
 pub trait Model: Send + Sync + 'static {
@@ -63,6 +64,16 @@ pub enum Form {
     Rows {
         /// The most groups of one call.
         chunk: NonZeroUsize,
+    },
+    /// Whole units at a time through [`Worker::units`], clipped and summed already, because other processes
+    /// have a share in them; with one worker, on the thread that calls
+    /// [`Trainer::round`](crate::Trainer::round). Algorithms that take more than one gradient of a group
+    /// use [`Worker::gradient`] of this one worker.
+    Units {
+        /// The most groups that are differentiated at once.
+        chunk: NonZeroUsize,
+        /// The most blocks of one call.
+        window: NonZeroUsize,
     },
 }
 
@@ -185,6 +196,31 @@ pub trait Worker: Send {
         }
         Ok(())
     }
+
+    /// Hands the sums of all units of some blocks to `sink`, in order. Used with [`Form::Units`] only.
+    ///
+    /// # Guarantee
+    ///
+    /// A sum must be what [`Block::sum`] makes of the block at these weights, with this C and chunk, in whatever
+    /// process: the sensitivity of the round rests on it. What no such sum can be ends the round with an
+    /// error.
+    ///
+    /// Provided by [`Block::sum`] with this worker.
+    fn units(
+        &mut self,
+        blocks: &[Block],
+        bound: f64,
+        chunk: NonZeroUsize,
+        sink: &mut UnitSink<'_>,
+    ) -> Result<(), ModelError>
+    where
+        Self: Sized,
+    {
+        for block in blocks {
+            block.sum(self, bound, chunk.get(), None, sink)?;
+        }
+        Ok(())
+    }
 }
 
 /// A model could not compute what it was asked for.
@@ -200,6 +236,10 @@ impl ModelError {
     /// With a message and nothing else.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
+    }
+
+    pub(crate) fn miscounted(given: usize, expected: usize) -> Self {
+        Self::new(format!("the model wrote the rows of {given} groups where it was asked for {expected}"))
     }
 
     /// Caused by another error, whose message it takes over.

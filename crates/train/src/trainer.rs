@@ -7,6 +7,7 @@ mod interrupt;
 mod parked;
 mod report;
 mod saved;
+mod shared;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -20,7 +20,7 @@ const SAMPLES: usize = 120;
 struct Noting {
     seen: Mutex<Vec<(Vec<u32>, u64)>>,
     random: bool,
-    rows: bool,
+    form: Form,
 }
 
 struct NotingWorker {
@@ -55,10 +55,7 @@ impl Model for Noting {
     }
 
     fn form(&self) -> Form {
-        match self.rows {
-            true => Form::Rows { chunk: 7.try_into().unwrap() },
-            false => Form::Groups,
-        }
+        self.form
     }
 
     fn worker(self: &Arc<Self>, _: usize) -> Result<NotingWorker, ModelError> {
@@ -102,11 +99,19 @@ impl Worker for NotingWorker {
     }
 }
 
+fn rows() -> Form {
+    Form::Rows { chunk: 7.try_into().unwrap() }
+}
+
+fn units() -> Form {
+    Form::Units { chunk: 7.try_into().unwrap(), window: 3.try_into().unwrap() }
+}
+
 /// The seeds of all groups of some rounds, by the order of the batch.
-fn noted(sampling: Sampling, inner: &str, threads: usize, rows: bool, random: bool) -> Vec<(Vec<u32>, u64)> {
+fn noted(sampling: Sampling, inner: &str, threads: usize, form: Form, random: bool) -> Vec<(Vec<u32>, u64)> {
     let config = PlanConfig::new(mechanism(sampling, 3, 0.5, false), 0.4, 0.05).with_divisor(10.0);
     let plan = PlanConfig { threads, inner: Inner::named(inner, 0.1).unwrap().into(), ..config };
-    let model = Arc::new(Noting { seen: Mutex::new(Vec::new()), random, rows });
+    let model = Arc::new(Noting { seen: Mutex::new(Vec::new()), random, form });
     let ledger = Unrecorded::new(plan.check().unwrap());
     let mut trainer = Trainer::new(ledger, model.clone(), vec![0.0; 2], Randomness::from_seed(4, 0)).unwrap();
     while !trainer.finished() {
@@ -136,22 +141,23 @@ fn every_group_has_its_own_bits_whatever_the_threads_do() {
         let mut all: Vec<u64> =
             (0..3).flat_map(|round| (0..groups).map(move |place| expected(round, place, 0))).collect();
         all.sort_unstable();
-        let one = noted(sampling, "gradient", 1, false, true);
+        let one = noted(sampling, "gradient", 1, Form::Groups, true);
         assert_eq!(seeds(&one), all);
-        // The same seeds for the same groups: on more threads, and in rows.
-        assert_eq!(noted(sampling, "gradient", 3, false, true), one);
-        assert_eq!(noted(sampling, "gradient", 2, true, true), one);
+        // The same seeds for the same groups: on more threads, in rows, and in other processes.
+        assert_eq!(noted(sampling, "gradient", 3, Form::Groups, true), one);
+        assert_eq!(noted(sampling, "gradient", 2, rows(), true), one);
+        assert_eq!(noted(sampling, "gradient", 2, units(), true), one);
         // An algorithm that walks through its group asks for every sample by itself, with the group's seed.
-        let walked = noted(sampling, "adam", 2, false, true);
+        let walked = noted(sampling, "adam", 2, Form::Groups, true);
         assert_eq!(walked.len() % one.len(), 0);
         let mut distinct = seeds(&walked);
         distinct.dedup();
         assert_eq!(distinct, all);
         // A model that is not random is never bothered.
-        assert_eq!(noted(sampling, "gradient", 2, false, false), []);
+        assert_eq!(noted(sampling, "gradient", 2, Form::Groups, false), []);
     }
     // A group in parts: each part has its own bits.
-    let parts = noted(subsample(120, 1, 80), "gradient", 2, false, true);
+    let parts = noted(subsample(120, 1, 80), "gradient", 2, Form::Groups, true);
     let mut seeds: Vec<u64> = parts.iter().map(|(_, seed)| *seed).collect();
     let mut all: Vec<u64> =
         (0..3).flat_map(|round| (0..3).map(move |part| expected(round, 0, part))).collect();
@@ -160,8 +166,9 @@ fn every_group_has_its_own_bits_whatever_the_threads_do() {
     assert_eq!(seeds, all);
     // Samples that come at random: as many seeds as groups, all different.
     for sampling in [Sampling::Poisson { rate: 0.3 }, Sampling::Allocate { rounds: 3 }] {
-        let found = noted(sampling, "gradient", 1, false, true);
-        assert_eq!(noted(sampling, "gradient", 3, false, true), found);
+        let found = noted(sampling, "gradient", 1, Form::Groups, true);
+        assert_eq!(noted(sampling, "gradient", 3, Form::Groups, true), found);
+        assert_eq!(noted(sampling, "gradient", 1, units(), true), found);
         let mut seeds: Vec<u64> = found.iter().map(|(_, seed)| *seed).collect();
         seeds.sort_unstable();
         seeds.dedup();

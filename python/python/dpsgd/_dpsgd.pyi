@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 __version__: str
 
 __all__ = [
-    "Coordinator", "Mechanism", "RoundFailed", "SavedRun", "Terms", "Visit", "__version__", "audit", "initial_weights",
-    "predict", "train_model", "train_native",
+    "Coordinator", "Mechanism", "RoundFailed", "SavedRun", "Share", "Terms", "Visit", "__version__", "audit",
+    "initial_weights", "predict", "train_model", "train_native",
 ]
 
 _Adversary = Literal["A0", "A1"]
@@ -55,6 +55,15 @@ class SavedRun:
     def verify(self) -> dict[str, Any]: ...
     def config(self) -> str: ...
     def write_report(self) -> str: ...
+
+_Block = tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], bool]
+
+@final
+class Share:
+    def __new__(cls, worker: Any, *, random: bool, threads: int | None) -> Share: ...
+    def sum(
+        self, weights: NDArray[np.float32], bound: float, chunk: int, block: _Block
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.float32]]: ...
 
 @final
 class Terms:
@@ -122,6 +131,7 @@ def train_model(
     visit: tuple[Visit, int, float | None] | None = None,
     random: bool = False,
     data: bytes | None = None,
+    window: int | None = None,
 ) -> dict[str, Any]: ...
 def train_native(
     given: dict[str, Any],

@@ -4,7 +4,8 @@
 //!
 //! **[`ClippedSum::add_rows`] leaves the bits that [`UnitSum::add`] and [`ClippedSum::absorb`] would have
 //! left**, one row after the other with the same unit boundaries, whatever the stretches, the number of rows
-//! in a call and the threads. So all that [`clip`](super) proves about the sum holds for it.
+//! in a call and the threads; [`UnitSum::add_rows`] does so for rows of one unit. So all that [`clip`](super)
+//! proves about the sum holds for them.
 //! * *Norms.* [`norm`](super::norm) adds the square of coordinate i, exact in double precision, to the sum
 //!   with number i mod 16, for rising i, and adds the 16 sums up from left to right. Here the stretches of a
 //!   row are read in the same order and the number of the sum is carried from one to the next, so the same
@@ -58,6 +59,15 @@ impl<'a> Rows<'a> {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count
+    }
+
+    /// The stretches of some of the rows, one after the other.
+    pub(crate) fn part(&self, rows: std::ops::Range<usize>) -> Vec<&'a [f32]> {
+        let parts = self.stretches.iter().map(|stretch| {
+            let width = stretch.len().checked_div(self.count).unwrap_or(0);
+            &stretch[rows.start * width..rows.end * width]
+        });
+        parts.collect()
     }
 
     /// The stretches of one row.
@@ -143,6 +153,50 @@ impl Columns<'_> {
     }
 }
 
+/// Adds rows, each clipped, to the unit, which the total absorbs after the rows named in `ends`; returns what
+/// became of each. Without ends the total may be empty.
+fn add(
+    rows: &Rows<'_>,
+    bound: f64,
+    mut units: &mut [f32],
+    mut totals: &mut [f64],
+    ends: &[usize],
+    pool: Option<&ThreadPool>,
+) -> Vec<(f32, Clipped)> {
+    let scale = |row: usize| factor(rows.norm(row), bound);
+    let factors: Vec<(f32, Clipped)> = match pool {
+        Some(pool) => pool.install(|| (0..rows.count).into_par_iter().map(scale).collect()),
+        None => (0..rows.count).map(scale).collect(),
+    };
+    let mut columns = Vec::new();
+    for stretch in rows.stretches {
+        let width = stretch.len().checked_div(rows.count).unwrap_or(0);
+        for first in (0..width).step_by(COLUMNS) {
+            let length = COLUMNS.min(width - first);
+            let (unit, rest) = units.split_at_mut(length);
+            units = rest;
+            let (total, rest) = totals.split_at_mut(length.min(totals.len()));
+            totals = rest;
+            columns.push(Columns { stretch, width, first, unit, total });
+        }
+    }
+    match pool {
+        Some(pool) => pool.install(|| columns.par_iter_mut().for_each(|columns| columns.add(&factors, ends))),
+        None => columns.iter_mut().for_each(|columns| columns.add(&factors, ends)),
+    }
+    factors
+}
+
+impl UnitSum {
+    /// Adds rows, each clipped, in their order; on the threads of `pool`, if there is one. See the module
+    /// documentation.
+    pub fn add_rows(&mut self, rows: &Rows<'_>, pool: Option<&ThreadPool>) {
+        for (_, clipped) in add(rows, self.bound, &mut self.values, &mut [], &[], pool) {
+            self.counts.count(clipped);
+        }
+    }
+}
+
 impl ClippedSum {
     /// Adds rows, each clipped, to `unit`, which is absorbed after the rows named in `ends` (counted from 1,
     /// rising); on the threads of `pool`, if there is one. See the module documentation.
@@ -154,31 +208,7 @@ impl ClippedSum {
         pool: Option<&ThreadPool>,
     ) {
         debug_assert!(self.bound == unit.bound && ends.is_sorted_by(|a, b| a < b));
-        let bound = unit.bound;
-        let scale = |row: usize| factor(rows.norm(row), bound);
-        let factors: Vec<(f32, Clipped)> = match pool {
-            Some(pool) => pool.install(|| (0..rows.count).into_par_iter().map(scale).collect()),
-            None => (0..rows.count).map(scale).collect(),
-        };
-        let mut columns = Vec::new();
-        let (mut units, mut totals) = (&mut unit.values[..], &mut self.values[..]);
-        for stretch in rows.stretches {
-            let width = stretch.len().checked_div(rows.count).unwrap_or(0);
-            for first in (0..width).step_by(COLUMNS) {
-                let length = COLUMNS.min(width - first);
-                let (unit, rest) = units.split_at_mut(length);
-                units = rest;
-                let (total, rest) = totals.split_at_mut(length);
-                totals = rest;
-                columns.push(Columns { stretch, width, first, unit, total });
-            }
-        }
-        match pool {
-            Some(pool) => {
-                pool.install(|| columns.par_iter_mut().for_each(|columns| columns.add(&factors, ends)));
-            }
-            None => columns.iter_mut().for_each(|columns| columns.add(&factors, ends)),
-        }
+        let factors = add(rows, unit.bound, &mut unit.values, &mut self.values, ends, pool);
         let mut ends = ends.iter().peekable();
         for (row, &(_, clipped)) in factors.iter().enumerate() {
             unit.counts.count(clipped);

@@ -57,7 +57,7 @@ impl<W: Worker> Groups<W> {
             worker.rows(samples, size, &mut |stretches, losses| {
                 let given = place.added - before + losses.len();
                 let rows = match Rows::new(stretches, losses.len(), dimension) {
-                    _ if given > expected => Err(ModelError::new(count(given, expected))),
+                    _ if given > expected => Err(ModelError::miscounted(given, expected)),
                     rows => rows.map_err(ModelError::caused_by),
                 };
                 match rows {
@@ -84,20 +84,20 @@ impl<W: Worker> Groups<W> {
                 return Err(error.into());
             }
             if place.added - before != expected {
-                return Err(ModelError::new(count(place.added - before, expected)).into());
+                return Err(ModelError::miscounted(place.added - before, expected).into());
             }
         }
         Ok(())
     }
 }
 
-fn count(given: usize, expected: usize) -> String {
-    format!("the model wrote the rows of {given} groups where it was asked for {expected}")
-}
-
 /// An algorithm that walks through its group, or groups of random sizes: one group after the other, on the
 /// calling thread.
-fn sum_units<W: Worker>(work: &Work<'_>, thread: &mut Thread<W>, turn: &mut Turn) -> Result<(), Halt> {
+pub(super) fn sum_units<W: Worker>(
+    work: &Work<'_>,
+    thread: &mut Thread<W>,
+    turn: &mut Turn,
+) -> Result<(), Halt> {
     for unit in 0..work.whole_units() {
         if work.is_interrupted() {
             return Err(Halt::Interrupted);

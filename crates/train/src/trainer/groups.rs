@@ -6,7 +6,8 @@
 //! unit whose turn it is has always been taken already, so somebody is computing it and nobody
 //! waits for ever.
 //!
-//! A model that delivers rows is asked on the calling thread instead; see [`batched`](super::batched).
+//! A model that delivers rows is asked on the calling thread instead; see [`batched`](super::batched), and
+//! [`shared`](super::shared) for one whose units are summed by several processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -88,13 +89,13 @@ impl<'a> Work<'a> {
     }
 
     /// The samples of a unit of whole groups, and the place of its first group in the batch.
-    fn unit(&self, unit: usize) -> (&'a [u32], usize) {
+    pub(super) fn unit(&self, unit: usize) -> (&'a [u32], usize) {
         let start = unit.checked_sub(1).map_or(0, |before| self.end(before));
         (&self.batch.samples[start..self.end(unit)], start / self.batch.group_size)
     }
 
     /// The cells of a unit with their places in the batch, the empty ones left out: they add nothing.
-    fn cells(&self, unit: usize) -> impl Iterator<Item = (usize, &'a [u32])> + use<'a> {
+    pub(super) fn cells(&self, unit: usize) -> impl Iterator<Item = (usize, &'a [u32])> + use<'a> {
         let (samples, ends) = (self.batch.samples, self.batch.cells.unwrap_or_default());
         let first = unit * self.unit_cells();
         let last = (first + self.unit_cells()).min(ends.len());
@@ -123,6 +124,11 @@ impl<'a> Work<'a> {
 
     fn draws(&self, group: usize) -> Draws<'a> {
         Draws { randomness: self.randomness, round: self.round, group: group as u64 }
+    }
+
+    /// The seed of a group for a random model, by its place in the batch.
+    pub(super) fn seed_of(&self, group: usize) -> Option<u64> {
+        self.random.then(|| self.draws(group).seed(0))
     }
 
     /// Gives a worker of a random model the seeds of `groups` groups, the first of which is at place `first`
@@ -290,7 +296,7 @@ impl<W: Worker> Groups<W> {
         };
         let workers = match model.form() {
             Form::Groups => plan.threads(),
-            Form::Rows { .. } => 1,
+            Form::Rows { .. } | Form::Units { .. } => 1,
         };
         Ok(Self {
             threads: (0..workers).map(|_| thread()).collect::<Result<_, _>>()?,
@@ -324,6 +330,7 @@ impl<W: Worker> Groups<W> {
         turn.total.reset(work.bound, work.independent_groups);
         match (form, pool) {
             (Form::Rows { chunk }, _) => self.sum_rows(work, chunk, pool)?,
+            (Form::Units { chunk, window }, _) => self.sum_blocks(work, chunk, window)?,
             (Form::Groups, Some(pool)) => {
                 let taken = AtomicUsize::new(0);
                 pool.broadcast(|context| self.take_units(context.index(), work, &taken));

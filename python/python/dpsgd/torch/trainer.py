@@ -173,7 +173,8 @@ class Trainer:
         self.distributed = distributed
         if distributed:
             shared.is_leader()
-            self._rows.chunk = chunk or max(1, min(64, self._rows.chunk // shared.SLICES))
+            # About a unit of groups, so that every process has something to do.
+            self._rows.chunk = chunk or min(32, self._rows.chunk)
         self._test = None if test is None else samples(*test)
         if self._test is not None:
             refuse_training_samples(given, self._test)
@@ -233,28 +234,42 @@ class Trainer:
                 self.rehearse()
             if self.distributed:
                 return self._fit_together(resume or self._begun)
-            return self._fit(resume or self._begun, self._rows, self._rows.chunk)
+            return self._fit(resume or self._begun, self._rows)
         finally:
             self._running.release()
 
     def _fit_together(self, resume: bool) -> Result:
         said: list[Any] = [None]
         if shared.is_leader():
-            leader = shared.Leader(self._rows)
+            leader = shared.Leader(self._rows, self._share())
+            end: shared.End = "failed"
             try:
-                result = self._fit(resume, leader, shared.SLICES * self._rows.chunk)
+                result = self._fit(resume, leader, window=leader.window)
+                end = "fine"
+            except _dpsgd.RoundFailed:
+                end = "round failed"
+                raise
             finally:
-                leader.end()
+                leader.end(end)
             said = [(result, self._rows.flat.copy(), self.history)]
             torch.distributed.broadcast_object_list(said, src=0)
             return result
-        shared.follow(self._rows)
+        how = shared.follow(self._rows, self._share())
+        if how == "round failed":
+            raise _dpsgd.RoundFailed("a round failed in one of the processes; fit() in all of them continues")
+        if how == "failed":
+            raise RuntimeError("the leading process failed; its own output says why")
         torch.distributed.broadcast_object_list(said, src=0)
         told: Result = said[0][0]
         weights, self.history = said[0][1:]
         self._begun = not told.finished
         self._rows.store_in_model(weights)
         return told
+
+    def _share(self) -> _dpsgd.Share:
+        return _dpsgd.Share(
+            self._rows, random=self._rows.randomness == "different", threads=self._settings["threads"]
+        )
 
     def called(self, visit: _dpsgd.Visit, rounds: int, *, pace: float | None = None) -> Result:
         """Performs up to ``rounds`` rounds as a client of a federation (:mod:`dpsgd.flower`), and stops.
@@ -270,12 +285,17 @@ class Trainer:
             if not self._rehearsed:
                 self.rehearse()
             begun = (self.directory / "ledger").is_file()
-            return self._fit(begun, self._rows, self._rows.chunk, (visit, rounds, pace))
+            return self._fit(begun, self._rows, visit=(visit, rounds, pace))
         finally:
             self._running.release()
 
     def _fit(
-        self, resume: bool, worker: Any, chunk: int, visit: tuple[_dpsgd.Visit, int, float | None] | None = None
+        self,
+        resume: bool,
+        worker: Any,
+        *,
+        window: int | None = None,
+        visit: tuple[_dpsgd.Visit, int, float | None] | None = None,
     ) -> Result:
         self._stop = self._end = False
         if self.directory is None:
@@ -287,7 +307,7 @@ class Trainer:
             self._settings,
             worker=worker,
             samples=len(self._rows.samples),
-            chunk=chunk,
+            chunk=self._rows.chunk,
             weights=self._rows.flat.copy(),
             tensors=self._tensors(),
             directory=self.directory,
@@ -299,6 +319,7 @@ class Trainer:
             visit=visit,
             random=self._rows.randomness == "different",
             data=digest(self._rows.samples),
+            window=window,
         )
         self._begun = not told["finished"]
         self._rows.flat[:] = told["weights"]
