@@ -61,7 +61,7 @@ pub trait Curve: Send + Sync {
     /// them everywhere; so nothing is assumed between the points. The price is an upper end that
     /// can be a few parts in 10⁵ above the truth when f is itself almost Gaussian.
     fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {
-        require(smallest > 0.0 && smallest < 0.5, "smallest", smallest, "above 0 and below 0.5")?;
+        check_smallest(smallest)?;
         mu_of(&|e| self.point(e), smallest)
     }
 
@@ -93,6 +93,11 @@ pub(crate) fn check_delta(delta: f64) -> Result<(), PrivacyError> {
 /// Refuses a threshold that is not a finite number of at least 0.
 pub(crate) fn check_epsilon(epsilon: f64) -> Result<(), PrivacyError> {
     require(epsilon >= 0.0 && epsilon.is_finite(), "epsilon", epsilon, "a number of at least 0")
+}
+
+/// Refuses an error rate at the end of µ's range that is not between 0 and 0.5.
+pub(crate) fn check_smallest(smallest: f64) -> Result<(), PrivacyError> {
+    require(smallest > 0.0 && smallest < 0.5, "smallest", smallest, "above 0 and below 0.5")
 }
 
 /// A root of a falling function between two ends, narrowed by the Illinois variant of false position:

@@ -92,7 +92,7 @@ const GRID_POINTS: usize = 1 << 15;
 /// them. What comes after that is answered from moments.
 const MOST_WORK: f64 = 2e8;
 /// The sines that a moment may cost once the budget is spent.
-const MOST_FOR_MOMENT: f64 = 2e7;
+const MOST_FOR_MOMENT: f64 = 5e6;
 /// The relative width below which no second line is tried.
 const FINE: f64 = 1e-7;
 /// The relative width above which a line's answer is not good enough.
@@ -227,8 +227,8 @@ impl Loss {
         if best.value() < apart && apart < 1e3 { Tilt::nearest(apart) } else { best }
     }
 
-    /// c and ln of a bound on δ(ε)·e^{cε} for every ε, without a line: at the tilt, or at the nearest smaller one
-    /// where a quadrature is affordable.
+    /// c and ln of a bound on δ(ε)·e^{cε} for every ε, without a line: at the tilt, or at a smaller one where a
+    /// quadrature is affordable.
     ///
     /// # Guarantee
     /// (1 − e^{ε−y})₊ ≤ e^{c(y−ε)}·c^c/(1+c)^{1+c} for every y and c > 0, the largest value being at
@@ -242,14 +242,16 @@ impl Loss {
             if work > MOST_FOR_MOMENT {
                 return None;
             }
+            self.budget.take(work);
             // An error of e^{−3} in ln M changes ε by e^{−3}/c.
             let total = self.certified(c, -3.0).ok().filter(|k| k.ln_m.is_finite() && k.error < 1.0)?;
             let slack = 1e-12 * (1.0 + c + total.ln_m.abs());
             Some((c, total.ln_m + total.error + c * c.ln() - (1.0 + c) * c.ln_1p() + slack))
         };
-        let found = (*STEPS.start()..=tilt.step)
-            .rev()
-            .step_by(16)
+        // Strides that double: a handful of tries reach any c.
+        let found = (0..9)
+            .map(|i| tilt.step - 16 * ((1 << i) - 1))
+            .take_while(|step| step >= STEPS.start())
             .find_map(|step| at(Tilt::positive(step).value()))
             .unwrap_or((1.0, f64::INFINITY));
         self.kept().bounds.insert(tilt, found);
@@ -423,6 +425,18 @@ impl Loss {
         }
     }
 
+    /// Whether δ(ε) is certainly below `most`, as far as one line or one moment shows it.
+    pub(crate) fn is_below(&self, epsilon: f64, most: f64) -> bool {
+        if epsilon >= self.largest_loss() {
+            return true;
+        }
+        let delta = match self.line_of_delta(epsilon) {
+            Ok(line) => self.charged(line.delta(epsilon)),
+            Err(_) => self.delta_by_moment(epsilon),
+        };
+        delta.upper < most
+    }
+
     /// A point for which only δ is known: α and β lie where f(α) ≥ 1 − δ − e^ε·α lets them.
     fn point_by_moment(&self, epsilon: f64) -> CurvePoint {
         let delta = self.delta_by_moment(epsilon);
@@ -472,6 +486,11 @@ impl Curve for Loss {
 
     fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
         check_epsilon(epsilon)?;
+        if epsilon >= self.largest_loss() {
+            // The test that never accuses.
+            let [never, always] = [0.0, 1.0].map(Interval::exact);
+            return Ok(CurvePoint { epsilon, delta: never, alpha: never, beta: always });
+        }
         if epsilon > FAR {
             return Ok(self.far(epsilon));
         }

@@ -1,7 +1,7 @@
 //! Adversary A₁ by direct summation: a mixture of Gaussians whose component is known.
 
-use crate::curve::{Curve, CurvePoint, check_epsilon, mu_of};
-use crate::error::{PrivacyError, require};
+use crate::curve::{Curve, CurvePoint, check_epsilon, check_smallest, mu_of};
+use crate::error::PrivacyError;
 use crate::exposure::Law;
 use crate::gaussian;
 use crate::interval::Interval;
@@ -78,7 +78,7 @@ impl Curve for Mixture {
     }
 
     fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {
-        require(smallest > 0.0 && smallest < 0.5, "smallest", smallest, "above 0 and below 0.5")?;
+        check_smallest(smallest)?;
         // A single component is G_µ itself, on every range.
         if let ([(mu, _)], true) = (&self.components[..], self.missing == 0.0 && self.untouched == 0.0) {
             return Ok(Interval::around(*mu, 4.0 * f64::EPSILON * mu));

@@ -37,3 +37,26 @@ fn mu_holds_at_the_end_of_its_range() {
         }
     }
 }
+
+/// A few rounds have a narrow µ: where all samples are added the loss ends at −T·ln(1 − p), and past that end the
+/// other direction decides alone. The test is f(α) ≥ G_µ(α), with a smaller µ contradicted somewhere.
+#[test]
+fn few_rounds_have_a_narrow_mu() {
+    let z = NoiseScale::Multiplier;
+    for (rate, rounds, noise) in [(0.5, 2, 1.0), (0.5, 3, 1.0), (0.5, 8, 1.0), (0.3, 5, 0.5), (0.01, 20, 0.7)]
+    {
+        let curve = curve(&run(poisson(rate), rounds, z(noise), 1).check().unwrap(), Adversary::A0).unwrap();
+        let mu = curve.mu(1e-6).unwrap();
+        assert!(mu.width() <= 1e-4 * mu.upper, "{rate} {rounds}: {mu:?}");
+        let mut attained = false;
+        for i in 0..60 {
+            let alpha = 1e-6 * (0.5e6_f64).powf(f64::from(i) / 60.0);
+            let beta = curve.beta(alpha).unwrap();
+            let missed = 1.0 - beta.upper;
+            let allowed = |mu| 1.0 - gaussian::tradeoff(mu, alpha);
+            assert!(missed <= allowed(mu.upper) * (1.0 + 1e-7), "{rate} {rounds} {alpha}: {mu:?} {beta:?}");
+            attained |= 1.0 - beta.lower >= allowed(0.99 * mu.lower);
+        }
+        assert!(attained, "{rate} {rounds}: {mu:?}");
+    }
+}

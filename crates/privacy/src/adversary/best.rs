@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::grouped::Grouped;
 use super::{allocated, beside_releases, blind, told};
-use crate::curve::{Curve, CurvePoint};
+use crate::curve::{Curve, CurvePoint, check_smallest};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 use crate::mechanism::{Blind, Mechanism, Neighbours, Phase};
@@ -212,7 +212,7 @@ impl Best {
     }
 
     fn answer_mu_from(&self, smallest: f64) -> Result<Answer, PrivacyError> {
-        self.asked(Smaller::Better, |curve| curve.mu(smallest), |group| group.guess_mu(smallest))
+        self.asked(Smaller::Better, |curve| mu_down_to(curve, smallest), |group| group.guess_mu(smallest))
     }
 
     /// The theorem behind a route, in one sentence.
@@ -293,6 +293,16 @@ impl Curve for Best {
     fn mu(&self, smallest: f64) -> Result<Interval, PrivacyError> {
         Ok(self.answer_mu_from(smallest)?.value)
     }
+}
+
+/// A µ that holds wherever both error rates are at least `smallest`: that of a larger range, where a curve lies so
+/// low that this one is empty.
+fn mu_down_to(curve: &dyn Curve, smallest: f64) -> Result<Interval, PrivacyError> {
+    check_smallest(smallest)?;
+    curve.mu(smallest).or_else(|error| match curve.mu_on_default_range()? {
+        (mu, range) if range <= smallest => Ok(mu),
+        _ => Err(error),
+    })
 }
 
 /// The point with the smaller δ, or the only one.

@@ -284,6 +284,9 @@ impl Curve for Worse {
     fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
         let forward = self.0.point(epsilon)?;
         let Some(reversed) = &self.1 else { return Ok(forward) };
+        if epsilon > 0.0 && reversed.is_below(epsilon, forward.delta.lower) {
+            return Ok(forward);
+        }
         let reversed = reversed.point(epsilon)?;
         if epsilon == 0.0 {
             // The total variation is the same in both directions, and each point is the mirror
@@ -298,7 +301,7 @@ impl Curve for Worse {
         // Removing is nearly always worse; then a single value of the other profile proves it.
         let first = self.0.epsilon(delta)?;
         let Some(reversed) = &self.1 else { return Ok(first) };
-        if reversed.delta(first.lower)?.upper <= delta {
+        if reversed.is_below(first.lower, delta) || reversed.delta(first.lower)?.upper <= delta {
             return Ok(first);
         }
         Ok(first.max(reversed.epsilon(delta)?))
