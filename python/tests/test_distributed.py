@@ -107,7 +107,7 @@ PROGRAM = """
     if rank == 0:
         print("finished", float(result.epsilon))
     # Whoever ends without this is torn down in the middle of what gloo's threads still hold, and may abort. The end
-    # of the interpreter itself still aborts about once in twenty runs (PyTorch 2.15), after all the work is done.
+    # of the interpreter itself still aborts now and then (PyTorch 2.15), after all the work is done.
     dist.barrier()
     dist.destroy_process_group()
     sys.stdout.flush()

@@ -33,7 +33,7 @@ pub(crate) struct Loss {
     budget: Arc<Budget>,
 }
 
-/// The work that is left for a question, in sines; losses that answer one together share it.
+/// The work that is left, in sines; losses that answer a question together share it.
 #[derive(Debug)]
 pub(crate) struct Budget(Mutex<f64>);
 
@@ -44,11 +44,21 @@ impl Default for Budget {
 }
 
 impl Budget {
+    fn left(&self) -> MutexGuard<'_, f64> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// Takes `work` out of it, and says whether it was there.
     fn take(&self, work: f64) -> bool {
-        let mut left = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut left = self.left();
         *left -= work;
         *left >= 0.0
+    }
+
+    /// For a new question to the same curve: a part of the budget comes back.
+    pub(crate) fn renew(&self) {
+        let mut left = self.left();
+        *left = (left.max(0.0) + RENEWED).min(MOST_WORK);
     }
 }
 
@@ -88,9 +98,11 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// The sines that the pairs of one curve may cost in all, about a second; ordinary settings need a thousandth of
+/// The sines that a question may cost, all pairs of its curve together, about a second; ordinary settings need a thousandth of
 /// them. What comes after that is answered from moments.
 const MOST_WORK: f64 = 2e8;
+/// What each further question adds to what is left.
+const RENEWED: f64 = 0.1 * MOST_WORK;
 /// The sines that a moment may cost once the budget is spent.
 const MOST_FOR_MOMENT: f64 = 5e6;
 /// The relative width below which no second line is tried.

@@ -1,12 +1,13 @@
 //! Against A₀, for each question the best of all that is proved.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::grouped::Grouped;
 use super::{allocated, beside_releases, blind, told};
 use crate::curve::{Curve, CurvePoint, check_smallest};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
+use crate::loss::Budget;
 use crate::mechanism::{Blind, Mechanism, Neighbours, Phase};
 use crate::normal;
 
@@ -41,6 +42,8 @@ pub struct Best {
     direct: Option<Result<Box<dyn Curve>, PrivacyError>>,
     told: OnceLock<Result<Box<dyn Curve>, PrivacyError>>,
     group: Option<OnceLock<Result<Grouped, PrivacyError>>>,
+    /// Of the pairs of `direct`.
+    budget: Arc<Budget>,
 }
 
 /// How far an estimate of group privacy must lie behind before it is not computed. It is off by up to a few
@@ -98,15 +101,16 @@ impl Best {
         // For so few rounds a curve of different factors, or that of one sample beside that of g, takes the
         // engine too long.
         let many = rounds > FEW_ROUNDS;
+        let budget = Arc::default();
         let direct = if blind::only_rounds(&mechanism) || (many && blind::has_rounds(&mechanism)) {
-            Some(blind::curve(&mechanism))
+            Some(blind::curve(&mechanism, &budget))
         } else if allocated::only(&mechanism) && g == 1 {
             Some(allocated::curve(&mechanism))
         } else {
             None
         };
         let group = (g > 1 && (many || direct.is_none())).then(OnceLock::new);
-        Ok(Self { mechanism, direct, told: OnceLock::new(), group })
+        Ok(Self { mechanism, direct, told: OnceLock::new(), group, budget })
     }
 
     fn told(&self) -> Result<&dyn Curve, PrivacyError> {
@@ -150,6 +154,7 @@ impl Best {
         ask: impl Fn(&dyn Curve) -> Result<Interval, PrivacyError>,
         guess: impl Fn(&Grouped) -> Result<f64, PrivacyError>,
     ) -> Result<Answer, PrivacyError> {
+        self.budget.renew();
         let mut failed = None;
         let mut best: Option<Answer> = None;
         let mut offer = |best: &mut Option<Answer>, route, value: Result<Interval, PrivacyError>| match value
@@ -266,6 +271,7 @@ impl Curve for Best {
 
     /// The point of the strongest curve at this slope; group privacy only where there is no other.
     fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
+        self.budget.renew();
         let direct = self.direct.as_ref().map(|direct| direct.as_ref().map_err(Clone::clone));
         let direct = direct.map(|curve| curve.and_then(|curve| curve.point(epsilon)));
         let resolved = |point: &CurvePoint| {

@@ -21,15 +21,16 @@ use crate::mechanism::{Blind, Mechanism, Neighbours, Phase};
 /// # Guarantee
 /// It holds for every pair of neighbours. With add-remove it is the worst over all ways to split the g
 /// samples into removed and added ones (docs/theory.md §3).
-pub(super) fn curve(mechanism: &Mechanism) -> Result<Box<dyn Curve>, PrivacyError> {
+pub(super) fn curve(mechanism: &Mechanism, budget: &Arc<Budget>) -> Result<Box<dyn Curve>, PrivacyError> {
+    let pure = |reversed| Ok::<_, PrivacyError>(blind_loss(mechanism, reversed)?.sharing(budget));
     match mechanism.neighbours() {
-        Neighbours::Substitute => Ok(Box::new(blind_loss(mechanism, false)?)),
-        Neighbours::AddRemove => {
-            let budget = Arc::default();
-            let pure = |reversed| Ok::<_, PrivacyError>(blind_loss(mechanism, reversed)?.sharing(&budget));
-            let pure = Worse(pure(false)?, Some(pure(true)?));
-            Ok(Box::new(Splits { pure, mechanism: mechanism.clone(), mixed: Mutex::default(), budget }))
-        }
+        Neighbours::Substitute => Ok(Box::new(pure(false)?)),
+        Neighbours::AddRemove => Ok(Box::new(Splits {
+            pure: Worse(pure(false)?, Some(pure(true)?)),
+            mechanism: mechanism.clone(),
+            mixed: Mutex::default(),
+            budget: Arc::clone(budget),
+        })),
     }
 }
 
