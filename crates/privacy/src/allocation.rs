@@ -129,9 +129,9 @@ const WANTED_WIDTH: f64 = 1e-9;
 const RESOLVED: [f64; 2] = [13.0, 25.0];
 /// The smallest δ that is resolved; below it an answer's lower end may be 0.
 const SMALLEST: f64 = 1e-25;
-/// Products of limbs that all lines of a pair may cost together: about a second and a half. After that the
+/// Products of limbs that all lines of a pair may cost together: about three quarters of a second. After that the
 /// answers come from the lines that are there, and from bounds that need none.
-const MOST_WORK: f64 = 3e9;
+const MOST_WORK: f64 = 1.5e9;
 
 /// A line and what it was wanted for; `None` where none could be certified.
 type Kept = (Wanted, Option<Arc<dyn Line>>);

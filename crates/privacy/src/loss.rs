@@ -55,6 +55,13 @@ impl Budget {
         *left >= 0.0
     }
 
+    /// Takes `work` out of a reserve as large as the whole, and says whether it was there.
+    fn take_from_reserve(&self, work: f64) -> bool {
+        let mut left = self.left();
+        *left -= work;
+        *left >= -MOST_WORK
+    }
+
     /// For a new question to the same curve: a part of the budget comes back.
     pub(crate) fn renew(&self) {
         let mut left = self.left();
@@ -251,10 +258,10 @@ impl Loss {
         }
         let at = |c: f64| {
             let work: f64 = self.factors.iter().map(|factor| factor.work(c)).sum();
-            if work > MOST_FOR_MOMENT {
+            // The edges of the strip, at several heights, cost more than the nodes.
+            if work > MOST_FOR_MOMENT || !self.budget.take_from_reserve(25.0 * work) {
                 return None;
             }
-            self.budget.take(work);
             // An error of e^{−3} in ln M changes ε by e^{−3}/c.
             let total = self.certified(c, -3.0).ok().filter(|k| k.ln_m.is_finite() && k.error < 1.0)?;
             let slack = 1e-12 * (1.0 + c + total.ln_m.abs());
