@@ -1,6 +1,6 @@
 //! 10⁹ numbers of the production noise against the law of the rounded Gaussian:
 //!
-//!     cargo run --release -p dpsgd-bench --bin noise-law -- [MILLIONS] [SEED]
+//!     cargo run --release -p dpsgd-bench --example noise-law -- [MILLIONS] [SEED]
 //!
 //! The numbers are updates of the real trainer with a model whose gradients are zero, so what leaves a round
 //! is its noise. Its dimension is that of LeNet-5; there is a last block that is not full. The step of the
