@@ -1,6 +1,7 @@
 //! The privacy loss of a whole run through its moment function: adversary A₀, and A₁ where its law
 //! is too wide to list.
 
+mod budget;
 pub(crate) mod contour;
 pub(crate) mod factor;
 mod far;
@@ -16,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::curve::{Curve, CurvePoint, check_delta, check_epsilon, epsilon_of};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
+pub(crate) use budget::Budget;
+use budget::MOST_WORK;
 use contour::{Contour, cumulants};
 use factor::{Cumulants, Factor};
 use grid::Grid;
@@ -31,42 +34,6 @@ pub(crate) struct Loss {
     missing: f64,
     kept: Mutex<Kept>,
     budget: Arc<Budget>,
-}
-
-/// The work that is left, in sines; losses that answer a question together share it.
-#[derive(Debug)]
-pub(crate) struct Budget(Mutex<f64>);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Mutex::new(MOST_WORK))
-    }
-}
-
-impl Budget {
-    fn left(&self) -> MutexGuard<'_, f64> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Takes `work` out of it, and says whether it was there.
-    fn take(&self, work: f64) -> bool {
-        let mut left = self.left();
-        *left -= work;
-        *left >= 0.0
-    }
-
-    /// Takes `work` out of a reserve as large as the whole, and says whether it was there.
-    fn take_from_reserve(&self, work: f64) -> bool {
-        let mut left = self.left();
-        *left -= work;
-        *left >= -MOST_WORK
-    }
-
-    /// For a new question to the same curve: a part of the budget comes back.
-    pub(crate) fn renew(&self) {
-        let mut left = self.left();
-        *left = (left.max(0.0) + RENEWED).min(MOST_WORK);
-    }
 }
 
 #[derive(Debug, Default)]
@@ -105,11 +72,6 @@ impl Tilt {
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 /// Points of the second engine's grid on the range of one round.
 const GRID_POINTS: usize = 1 << 15;
-/// The sines that a question may cost, all pairs of its curve together, about a second; ordinary settings need a thousandth of
-/// them. What comes after that is answered from moments.
-const MOST_WORK: f64 = 2e8;
-/// What each further question adds to what is left.
-const RENEWED: f64 = 0.1 * MOST_WORK;
 /// The sines that a moment may cost once the budget is spent.
 const MOST_FOR_MOMENT: f64 = 5e6;
 /// The relative width below which no second line is tried.
