@@ -370,13 +370,14 @@ impl Loss {
         Ok(self.charged(self.grid().delta(epsilon)))
     }
 
-    /// The largest loss of the whole run: 2·times roundings above what is computed, and infinite where there is
-    /// none or where some probability is missing.
+    /// The largest loss of the whole run, and infinite where there is none or where some probability is missing.
+    /// Room for rounding is relative and, since −ln of a weight near one has an absolute error, for each round.
     fn largest_loss(&self) -> f64 {
         if self.missing > 0.0 {
             return f64::INFINITY;
         }
-        self.factors.iter().map(Factor::largest_loss).sum::<f64>() * (1.0 + 1e-12)
+        let rounds: f64 = self.factors.iter().map(|f| f.times as f64).sum();
+        self.factors.iter().map(Factor::largest_loss).sum::<f64>() * (1.0 + 1e-12) + 1e-14 * rounds
     }
 
     fn delta_within(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
