@@ -59,6 +59,7 @@
 pub mod chacha;
 pub mod dots;
 mod each;
+pub mod elementary;
 pub mod elementwise;
 pub mod fourier;
 pub mod gaussian;

@@ -6,8 +6,12 @@ pub(crate) mod contour;
 pub(crate) mod factor;
 mod far;
 pub(crate) mod grid;
+mod layers;
+mod line;
+mod piece;
 pub(crate) mod round;
 mod single;
+mod sums;
 mod tails;
 mod transform;
 

@@ -20,10 +20,14 @@
 //! Written by hand because a general quadrature library estimates its error, while every error here
 //! has a proved bound; tests compare the result with the independent FFT engine in `grid`.
 
+use std::sync::OnceLock;
+
 use num_complex::Complex64;
 
-use super::factor::{Cumulants, Factor, Line};
+use super::factor::{Cumulants, Factor};
 use super::far::{self, Decay};
+use super::line::Line;
+use super::sums::{LANES, roundings, turned};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 
@@ -35,10 +39,8 @@ const MOST_NODES: usize = 1 << 14;
 const DIRECT: usize = 1_500_000;
 /// Up to so many rounds a line decays too slowly for the plain envelope.
 const FEW: u64 = 64;
-/// Turns between two fresh values of e^{−itε}.
-const TURNS: usize = 16;
-/// Roundings of one term of a sum: three a turn, those of the first value, of the kernel and of the products.
-const ROUNDINGS: f64 = 3.0 * TURNS as f64 + 12.0;
+/// Roundings of a value times a kernel.
+const ROUNDINGS: f64 = 16.0;
 /// Values computed together.
 const BLOCK: usize = 16;
 
@@ -49,6 +51,8 @@ pub(crate) struct Contour {
     total: Cumulants,
     /// φ(t_j)^T minus the atom, and the bound on its error.
     values: Values,
+    /// For each kernel, the values times the kernel, once they are asked for.
+    weighted: [OnceLock<Weighted>; 3],
     ln_atom: f64,
     /// Bounds on ∫ |φ^T − atom|·t^{−1} and ·t^{−2} past the last node.
     rest: (f64, f64),
@@ -154,6 +158,16 @@ fn walk(
     Ok(Some((values, rest)))
 }
 
+/// The values along a line times a kernel.
+#[derive(Debug)]
+struct Weighted {
+    re: Vec<f64>,
+    im: Vec<f64>,
+    /// The error of their sum, and what it grows by with |ε|.
+    error: f64,
+    error_of_epsilon: f64,
+}
+
 #[derive(Clone, Copy)]
 enum Kernel {
     Delta = 0,
@@ -222,44 +236,58 @@ impl Contour {
         let mut total = Cumulants::default();
         lines.iter().for_each(|line| total += line.cumulants());
         let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
-        Ok(Self { c, period, total, values, ln_atom, rest, more, right, left })
+        let weighted = std::array::from_fn(|_| OnceLock::new());
+        Ok(Self { c, period, total, values, weighted, ln_atom, rest, more, right, left })
     }
 
     pub(crate) fn is_right_of_zero(&self) -> bool {
         self.c > 0.0
     }
 
+    fn weighted(&self, kernel: Kernel) -> &Weighted {
+        self.weighted[kernel as usize].get_or_init(|| {
+            let step = std::f64::consts::TAU / self.period;
+            let n = self.values.len();
+            let (mut re, mut im) = (Vec::with_capacity(n), Vec::with_capacity(n));
+            let (mut error, mut sizes, mut error_of_epsilon) = (0.0, 0.0, 0.0);
+            for (j, &(value, value_error)) in self.values.iter().enumerate() {
+                let z = Complex64::new(self.c, j as f64 * step);
+                let half = if j == 0 { 0.5 } else { 1.0 };
+                let k = half
+                    * match kernel {
+                        Kernel::Delta => (z * (z + 1.0)).inv(),
+                        Kernel::UpperP => z.inv(),
+                        Kernel::UpperQ => (z + 1.0).inv(),
+                    };
+                let term = value * k;
+                re.push(term.re);
+                im.push(term.im);
+                let size = k.norm_sqr().sqrt();
+                error += size * value_error;
+                sizes += size * value.l1_norm();
+                error_of_epsilon += size * value.l1_norm() * z.im;
+            }
+            error += sizes * f64::EPSILON * (ROUNDINGS + roundings(n));
+            re.resize(n.next_multiple_of(LANES), 0.0);
+            im.resize(n.next_multiple_of(LANES), 0.0);
+            Weighted { re, im, error, error_of_epsilon: 2.0 * error_of_epsilon * f64::EPSILON }
+        })
+    }
+
     /// The trapezoidal sum of one kernel at ε, divided by M(c)·e^{−cε} (or e^{−(c+1)ε}), with its
     /// error from the values and the truncation.
     fn sum(&self, kernel: Kernel, epsilon: f64) -> (f64, f64) {
         let step = std::f64::consts::TAU / self.period;
-        let mut sum = 0.0;
-        let mut error = 0.0;
-        let next = Complex64::from_polar(1.0, -step * epsilon);
-        let mut turn = Complex64::ONE;
-        for (j, &(value, value_error)) in self.values.iter().enumerate() {
-            let z = Complex64::new(self.c, j as f64 * step);
-            let k = match kernel {
-                Kernel::Delta => (z * (z + 1.0)).inv(),
-                Kernel::UpperP => z.inv(),
-                Kernel::UpperQ => (z + 1.0).inv(),
-            };
-            let half = if j == 0 { 0.5 } else { 1.0 };
-            // e^{−itε}: each turn adds two roundings, so a fresh one now and then keeps them few.
-            turn = if j % TURNS == 0 { Complex64::from_polar(1.0, -z.im * epsilon) } else { turn * next };
-            let size = half * k.norm_sqr().sqrt();
-            sum += half * (value * turn * k).re;
-            error +=
-                size * (value_error + value.l1_norm() * f64::EPSILON * (ROUNDINGS + z.im * epsilon.abs()));
-        }
+        let weighted = self.weighted(kernel);
+        let sum = turned(&weighted.re, &weighted.im, step, epsilon);
+        let error = weighted.error + epsilon.abs() * weighted.error_of_epsilon;
         let scale = step / std::f64::consts::PI;
         let rest = match kernel {
             Kernel::Delta => self.rest.1,
             _ => self.rest.0,
         };
-        let n = self.values.len() as f64;
         let more = self.more[kernel as usize] + rest / std::f64::consts::PI;
-        (sum * scale, error * scale + n * f64::EPSILON * sum.abs() * scale + more)
+        (sum * scale, error * scale + 4.0 * f64::EPSILON * sum.abs() * scale + more)
     }
 
     /// ln of the bound on the aliases of a kernel whose exponent is z + `shift`.

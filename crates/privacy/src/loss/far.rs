@@ -7,7 +7,8 @@
 
 use num_complex::Complex64;
 
-use super::factor::{Factor, Kind, Line};
+use super::factor::{Factor, Kind};
+use super::line::Line;
 use super::round::Shape;
 use super::transform::transform;
 use crate::error::PrivacyError;
@@ -266,12 +267,9 @@ impl Nodes {
         let z = Complex64::new(c, highest);
         // The widest strip is best where t is large: the modulus on its edges grows about linearly with its width.
         let edge = |resolution: f64| {
-            let edge =
-                [1.0, -1.0].map(|s| shape.ln_edge(c, z, s, resolution)).into_iter().fold(f64::MIN, f64::max);
-            let base = [-1.0, 0.0]
-                .map(|z| shape.ln_edge(c, Complex64::new(z, 0.0), 1.0, resolution))
-                .into_iter()
-                .fold(f64::MIN, f64::max);
+            let along = shape.edge(c, 1.0, resolution);
+            let edge = along.ln_modulus(z, false).max(along.ln_modulus(z, true));
+            let base = along.ln_modulus(-Complex64::ONE, false).max(along.ln_modulus(Complex64::ZERO, false));
             edge.max(base + (2.0 + c.abs() + highest).ln()) + 4.0_f64.ln() - ln_m
         };
         // The modulus on the edge has peaks about as wide as the strip over the root of t: nodes that resolve it.

@@ -9,7 +9,7 @@
 
 use num_complex::Complex64;
 
-use crate::normal;
+use super::piece::{Beside, Piece, REACH, Real};
 
 /// The pair of distributions of one round.
 #[derive(Clone, Debug)]
@@ -34,11 +34,22 @@ pub(crate) struct Nodes {
 /// number of rounds it stays below 1e-12.
 const LN_PRUNED: f64 = -60.0;
 
-/// Reach of the nodes beyond the centre of the tilted Gaussian: φ(10.6)/φ(0) < 1e-24.
-const REACH: f64 = 10.6;
+/// The integrand of M(z) along a line in the strip, a function of z: every fourth node.
+pub(crate) struct Edge(Vec<(Beside, f64)>);
 
-/// Left end of u on a half line: the bracket vanishes like y² and dx/du like e^u, so e^{3u} < 1e-19.
-const LEFT_END: f64 = -15.0;
+impl Edge {
+    /// ln ∫ |q(u)·e^{(z+1)Y(u)}| du along the line, or along its mirror image below the real one: Y and q are real
+    /// on the real line, so there the values are the conjugates.
+    pub(crate) fn ln_modulus(&self, z: Complex64, mirrored: bool) -> f64 {
+        let (re, im) = (z.re + 1.0, if mirrored { -z.im } else { z.im });
+        let mut logs = Vec::new();
+        for (beside, ln_step) in &self.0 {
+            let values = beside.ln_q_re.iter().zip(&beside.y_re).zip(&beside.y_im);
+            logs.extend(values.map(|((ln_q, y_re), y_im)| ln_q + re * y_re - im * y_im + ln_step));
+        }
+        ln_sum_exp(&logs)
+    }
+}
 
 impl Shape {
     /// The same shape without the components that do not matter at the tilt c: those whose largest
@@ -96,12 +107,14 @@ impl Shape {
             nodes.starts.push(nodes.y.len());
             let step = std::f64::consts::TAU * piece.strip() / resolution;
             let (low, high) = piece.range(c);
-            for i in (low / step).floor() as i64..=(high / step).ceil() as i64 {
-                let (y, ln_q, ln_slope) = piece.real(i as f64 * step);
-                nodes.y.push(y);
-                nodes.ln_q.push(ln_q + step.ln());
-                nodes.ln_width.push(ln_slope + step.ln());
-            }
+            let u: Vec<f64> = ((low / step).floor() as i64..=(high / step).ceil() as i64)
+                .map(|i| i as f64 * step)
+                .collect();
+            let Real { y, ln_q, ln_slope } = piece.real(&u);
+            let ln_step = step.ln();
+            nodes.y.extend(y);
+            nodes.ln_q.extend(ln_q.into_iter().map(|ln| ln + ln_step));
+            nodes.ln_width.extend(ln_slope.into_iter().map(|ln| ln + ln_step));
         }
         nodes
     }
@@ -120,23 +133,18 @@ impl Shape {
         self.pieces().iter().map(length).sum::<f64>() * resolution / std::f64::consts::TAU
     }
 
-    /// ln ∫ |q(u)·e^{(z+1)Y(u)}| du along the line at `share` of the half width of the strip, for the
-    /// bound 2·(that)/(e^{share·resolution} − 1) on the error of the trapezoidal rule (Trefethen and
-    /// Weideman 2014, Thm 5.1; by Hardy's convexity theorem the edges of the strip suffice).
-    pub(crate) fn ln_edge(&self, c: f64, z: Complex64, share: f64, resolution: f64) -> f64 {
-        let mut logs = Vec::new();
-        for piece in self.pieces() {
+    /// The integrand along the line at `share` of the half width of the strip. With ln ∫ |q(u)·e^{(z+1)Y(u)}| du
+    /// there and on the mirrored line, 2·(the larger)/(e^{share·resolution} − 1) bounds the error of the
+    /// trapezoidal rule (Trefethen and Weideman 2014, Thm 5.1; by Hardy's convexity theorem the edges of the strip
+    /// suffice).
+    pub(crate) fn edge(&self, c: f64, share: f64, resolution: f64) -> Edge {
+        let edge = |piece: Piece<'_>| {
             // Every fourth node suffices for a bound: the strip is more than six steps wide, so
             // the modulus is smooth on that scale.
             let step = 4.0 * std::f64::consts::TAU * piece.strip() / resolution;
-            let (low, high) = piece.range(c);
-            for i in 0..=((high - low) / step) as usize {
-                let u = Complex64::new(low + i as f64 * step, share * piece.strip());
-                let (y, ln_q) = piece.complex(u);
-                logs.push((ln_q + (z + 1.0) * y).re + step.ln());
-            }
-        }
-        ln_sum_exp(&logs)
+            (piece.beside(&points(piece.range(c), step), share * piece.strip()), step.ln())
+        };
+        Edge(self.pieces().into_iter().map(edge).collect())
     }
 
     /// The largest loss that can occur; infinite where there is none.
@@ -156,17 +164,16 @@ impl Shape {
         let mut nodes = Vec::new();
         for piece in self.pieces() {
             let step = piece.strip() / density;
-            let (low, high) = piece.range(c);
             // Where Y falls as u grows, its imaginary part is positive below the real line.
             let side = if piece.falls() { -height } else { height };
-            for i in 0..=((high - low) / step) as usize {
-                let u = Complex64::new(low + i as f64 * step, side * piece.strip());
-                let (y, ln_q) = piece.complex(u);
+            let beside = piece.beside(&points(piece.range(c), step), side * piece.strip());
+            let ln_step = step.ln();
+            let values = beside.ln_q_re.iter().zip(&beside.y_re).zip(&beside.y_im);
+            nodes.extend(values.map(|((ln_q, y_re), &y_im)| {
                 // Roundings below zero may stay; anything else would not fall with t, and bounds nothing.
-                let ln =
-                    if y.im < -1e-14 { f64::INFINITY } else { ln_q.re + (c + 1.0) * y.re + step.ln() - ln_m };
-                nodes.push((ln, y.im.max(0.0)));
-            }
+                let ln = if y_im < -1e-14 { f64::INFINITY } else { ln_q + (c + 1.0) * y_re + ln_step - ln_m };
+                (ln, y_im.max(0.0))
+            }));
         }
         nodes
     }
@@ -184,93 +191,9 @@ impl Shape {
     }
 }
 
-/// A stretch on which Y is a monotone, analytic function of u.
-enum Piece<'a> {
-    Line { plus: &'a [(f64, f64)], minus: &'a [(f64, f64)] },
-    Half { shift: f64, share: f64, hit: f64, mirrored: bool },
-}
-
-impl Piece<'_> {
-    /// Half the width of a strip in which no mixture has a zero: |Im| of every exponent stays below
-    /// π/2. On a half line x = x_k + softplus(u) has |dx/du| ≤ 1 for |Im u| ≤ π/2.
-    fn strip(&self) -> f64 {
-        match *self {
-            Piece::Line { plus, minus } => {
-                let widest = plus.iter().chain(minus).map(|p| p.0.abs()).fold(0.0, f64::max);
-                (1.4 / widest.max(1e-9)).min(5.0)
-            }
-            Piece::Half { shift, .. } => (1.4 / shift.max(1e-9)).min(1.4),
-        }
-    }
-
-    /// Whether Y falls as u grows.
-    fn falls(&self) -> bool {
-        match *self {
-            Piece::Line { plus, .. } => plus.is_empty(),
-            Piece::Half { mirrored, .. } => mirrored,
-        }
-    }
-
-    /// The stretch of u that matters at tilt c.
-    fn range(&self, c: f64) -> (f64, f64) {
-        let reach = (c + 1.0).max(-c).max(1.0);
-        match *self {
-            Piece::Line { plus, minus } => {
-                let of = |parts: &[(f64, f64)]| parts.iter().map(|p| p.0.abs()).fold(0.0, f64::max);
-                let right = if plus.is_empty() { of(minus).max(0.0) } else { reach * of(plus) };
-                let left = if minus.is_empty() || plus.is_empty() { 0.0 } else { of(minus) };
-                (-left - REACH, right + REACH)
-            }
-            Piece::Half { shift, mirrored, .. } => {
-                let centre = if mirrored { (-c).max(1.0) } else { reach } * shift;
-                (LEFT_END, centre - 0.5 * shift + REACH)
-            }
-        }
-    }
-
-    /// Y, ln of the density under Q, ln |dY/du| at a real u.
-    fn real(&self, u: f64) -> (f64, f64, f64) {
-        match *self {
-            Piece::Line { plus, minus } => {
-                let (up, up_slope) = ln_mixture(plus, u);
-                let (down, down_slope) = ln_mixture(minus, u);
-                (up - down, normal::ln_density(u) + down, (up_slope - down_slope).abs().ln())
-            }
-            Piece::Half { shift, share, hit, mirrored } => {
-                let above = softplus(u);
-                let x = 0.5 * shift + above;
-                let ln_dx = -softplus(-u);
-                let l = shift * above;
-                let y = ln_one_plus(hit, l);
-                let ln_slope = hit.ln() + l - y + shift.ln() + ln_dx;
-                let ln_q = share.ln() + normal::ln_density(x) + ln_dx;
-                if mirrored { (-y, ln_q + y, ln_slope) } else { (y, ln_q, ln_slope) }
-            }
-        }
-    }
-
-    fn complex(&self, u: Complex64) -> (Complex64, Complex64) {
-        let ln_density = |x: Complex64| -0.5 * x * x - 0.5 * std::f64::consts::TAU.ln();
-        match *self {
-            Piece::Line { plus, minus } => {
-                let up = ln_mixture_complex(plus, u);
-                let down = ln_mixture_complex(minus, u);
-                (up - down, ln_density(u) + down)
-            }
-            Piece::Half { shift, share, hit, mirrored } => {
-                let above = softplus_complex(u);
-                let x = 0.5 * shift + above;
-                let l = shift * above;
-                let y = if l.re < 30.0 {
-                    (1.0 - hit + hit * l.exp()).ln()
-                } else {
-                    l + (hit + (1.0 - hit) * (-l).exp()).ln()
-                };
-                let ln_q = share.ln() + ln_density(x) - softplus_complex(-u);
-                if mirrored { (-y, ln_q + y) } else { (y, ln_q) }
-            }
-        }
-    }
+/// Points from one end of a stretch to the other.
+fn points((low, high): (f64, f64), step: f64) -> Vec<f64> {
+    (0..=((high - low) / step) as usize).map(|i| low + i as f64 * step).collect()
 }
 
 /// ln(1 − η + η·e^l) for l ≥ 0.
@@ -307,23 +230,6 @@ pub(super) fn ln_mixture(parts: &[(f64, f64)], x: f64) -> (f64, f64) {
         }
         (largest + sum.ln(), slope / sum)
     }
-}
-
-fn ln_mixture_complex(parts: &[(f64, f64)], x: Complex64) -> Complex64 {
-    if parts.is_empty() {
-        return Complex64::ZERO;
-    }
-    let largest = parts.iter().map(|&(a, _)| a * x.re - 0.5 * a * a).fold(f64::MIN, f64::max);
-    let sum: Complex64 = parts.iter().map(|&(a, b)| b * (a * x - 0.5 * a * a - largest).exp()).sum();
-    largest + sum.ln()
-}
-
-fn softplus(u: f64) -> f64 {
-    if u > 0.0 { u + (-u).exp().ln_1p() } else { u.exp().ln_1p() }
-}
-
-fn softplus_complex(u: Complex64) -> Complex64 {
-    if u.re > 0.0 { u + (1.0 + (-u).exp()).ln() } else { (1.0 + u.exp()).ln() }
 }
 
 pub(crate) fn ln_sum_exp(logs: &[f64]) -> f64 {
