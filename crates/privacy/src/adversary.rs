@@ -18,7 +18,7 @@ pub(crate) use blind::blind_loss;
 pub(crate) use blind::blind_losses;
 pub use composed::composed;
 
-use crate::curve::Curve;
+use crate::curve::{Curve, Remembered};
 use crate::error::PrivacyError;
 use crate::exposure::{self, Law, RoundLaw};
 use crate::loss::Loss;
@@ -117,8 +117,10 @@ pub fn curve(mechanism: &Mechanism, adversary: Adversary) -> Result<Box<dyn Curv
 /// The trade-off function against A₁; equal phases are merged already.
 fn told(mechanism: &Mechanism) -> Result<Box<dyn Curve>, PrivacyError> {
     match mixture(mechanism) {
-        Ok(Some(mixture)) => Ok(Box::new(mixture)),
-        Ok(None) | Err(PrivacyError::TooCostly { .. }) => Ok(Box::new(known_by_moments(mechanism)?)),
+        Ok(Some(mixture)) => Ok(Box::new(Remembered::new(mixture))),
+        Ok(None) | Err(PrivacyError::TooCostly { .. }) => {
+            Ok(Box::new(Remembered::new(known_by_moments(mechanism)?)))
+        }
         Err(error) => Err(error),
     }
 }

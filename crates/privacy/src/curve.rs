@@ -3,9 +3,14 @@
 //! Everything a user asks for (δ, ε, β, µ, the curve) is derived here from one primitive: the
 //! point of a symmetric trade-off function f where it has slope −e^ε.
 
+mod beta;
+mod remembered;
+
 use crate::error::{PrivacyError, require};
 use crate::gaussian;
 use crate::interval::Interval;
+use beta::{Points, beta_of};
+pub(crate) use remembered::Remembered;
 
 /// The test that accuses when the likelihood ratio exceeds e^ε, at one ε ≥ 0.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +23,18 @@ pub struct CurvePoint {
     pub alpha: Interval,
     /// The miss rate.
     pub beta: Interval,
+}
+
+impl CurvePoint {
+    /// The largest relative width of its three values; infinite where one of them is not a number.
+    pub(crate) fn relative_width(&self) -> f64 {
+        let of = |value: Interval| match value.width() / value.upper {
+            _ if value.upper == 0.0 => 0.0,
+            width if width.is_nan() => f64::INFINITY,
+            width => width,
+        };
+        of(self.delta).max(of(self.alpha)).max(of(self.beta))
+    }
 }
 
 /// A symmetric trade-off function f with f(0) = 1, known through its supporting lines.
@@ -50,7 +67,7 @@ pub trait Curve: Send + Sync {
     /// guarantee.
     fn beta(&self, alpha: f64) -> Result<Interval, PrivacyError> {
         require((0.0..=1.0).contains(&alpha), "alpha", alpha, "between 0 and 1")?;
-        beta_of(&|e| self.point(e), alpha)
+        beta_of(&|e| self.point(e), alpha, &mut Points::default())
     }
 
     /// The smallest µ with f(α) ≥ G_µ(α) for every α with α ≥ `smallest` and f(α) ≥ `smallest`.
@@ -226,139 +243,6 @@ fn proved(
         }
         value = start + step;
         step *= 2.0;
-    }
-    Ok(None)
-}
-
-pub(crate) fn beta_of(
-    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
-    alpha: f64,
-) -> Result<Interval, PrivacyError> {
-    if alpha == 0.0 {
-        return Ok(Interval::exact(1.0));
-    }
-    if alpha == 1.0 {
-        return Ok(Interval::exact(0.0));
-    }
-    let zero = point(0.0)?;
-    if alpha <= zero.alpha.middle() {
-        // Slope below −1: the point itself.
-        across(
-            point,
-            zero,
-            alpha,
-            |p| p.alpha,
-            |p| p.beta,
-            |p, a| {
-                let product = p.epsilon.exp() * a;
-                1.0 - p.delta.upper - product - 4.0 * f64::EPSILON * (1.0 + product)
-            },
-        )
-    } else if alpha >= zero.beta.middle() {
-        // By symmetry the mirrored point: f(β_ε) = α_ε.
-        across(
-            point,
-            zero,
-            alpha,
-            |p| p.beta,
-            |p| p.alpha,
-            |p, a| (1.0 - p.delta.upper - a - 4.0 * f64::EPSILON) * (-p.epsilon).exp(),
-        )
-    } else {
-        // The stretch of slope −1, where the likelihood ratio is one.
-        let total =
-            Interval { lower: 1.0 - zero.delta.upper, upper: (zero.alpha.upper + zero.beta.upper).min(1.0) };
-        Ok(Interval { lower: (total.lower - alpha).max(0.0), upper: (total.upper - alpha).max(0.0) })
-    }
-}
-
-/// Finds two thresholds around `given` (a value of `from`, monotone in ε) and bounds the curve
-/// between them: from below by monotonicity and by the supporting line, from above by monotonicity.
-fn across(
-    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
-    zero: CurvePoint,
-    given: f64,
-    from: impl Fn(&CurvePoint) -> Interval,
-    to: impl Fn(&CurvePoint) -> Interval,
-    line: impl Fn(&CurvePoint, f64) -> f64,
-) -> Result<Interval, PrivacyError> {
-    // `from` falls with ε on the α side and rises on the β side; `distance` falls on both.
-    let rising = from(&zero).middle() < given;
-    let distance = |p: &CurvePoint| {
-        let value = from(p).middle();
-        if rising {
-            // 1 − β is the small quantity when α is close to 1.
-            ((1.0 - value).max(1e-320) / (1.0 - given).max(1e-320)).ln()
-        } else {
-            (value.max(1e-320) / given).ln()
-        }
-    };
-    let mut low = zero;
-    let mut high = point(1.0)?;
-    while distance(&high) > 0.0 {
-        low = high;
-        if high.epsilon > 1e15 {
-            return Ok(Interval::new(0.0, 1.0 - given));
-        }
-        high = point(2.0 * high.epsilon)?;
-    }
-    let mut bracket = Bracket::new((low.epsilon, distance(&low)), (high.epsilon, distance(&high)));
-    for _ in 0..80 {
-        let narrow = high.epsilon - low.epsilon < 1e-13 * high.epsilon;
-        if narrow || bracket.at_low <= 0.0 || bracket.at_high == 0.0 {
-            break;
-        }
-        let middle = point(bracket.guess())?;
-        let value = distance(&middle);
-        match bracket.replace(middle.epsilon, value) {
-            End::Low => low = middle,
-            End::High => high = middle,
-        }
-        if value.abs() < 1e-13 {
-            break;
-        }
-    }
-    let root = if bracket.at_low.abs() < bracket.at_high.abs() { low } else { high };
-    // Points just left and right of the root, certified to lie on their side.
-    let step = ((from(&root).width() / given.min(1.0 - given).max(1e-300)).max(1e-15) * 1.5)
-        .clamp(1e-14 * (1.0 + root.epsilon), 0.1);
-    let before = proved_point(point, root.epsilon, -step, |p| {
-        if rising { from(p).upper <= given } else { from(p).lower >= given }
-    })?;
-    let after = proved_point(point, root.epsilon, step, |p| {
-        if rising { from(p).lower >= given } else { from(p).upper <= given }
-    })?;
-    // On the α side the curve at `given` is above the value at the larger α (before) and below
-    // the value at the smaller (after); on the β side the roles are exchanged.
-    let (under, over) = if rising { (after, before) } else { (before, after) };
-    let mut lower = line(&root, given).max(0.0);
-    let mut upper = 1.0 - given;
-    if let Some(p) = under {
-        lower = lower.max(to(&p).lower);
-    }
-    if let Some(p) = over {
-        upper = upper.min(to(&p).upper);
-    }
-    Ok(Interval::new(lower, upper))
-}
-
-fn proved_point(
-    point: &dyn Fn(f64) -> Result<CurvePoint, PrivacyError>,
-    start: f64,
-    mut step: f64,
-    holds: impl Fn(&CurvePoint) -> bool,
-) -> Result<Option<CurvePoint>, PrivacyError> {
-    let mut epsilon = start;
-    for _ in 0..30 {
-        let p = point(epsilon.max(0.0))?;
-        if holds(&p) {
-            return Ok(Some(p));
-        }
-        if epsilon < 0.0 {
-            return Ok(None);
-        }
-        epsilon = start + step;
-        step *= 4.0;
     }
     Ok(None)
 }

@@ -82,6 +82,11 @@ const MOST_FOR_MOMENT: f64 = 5e6;
 const FINE: f64 = 1e-7;
 /// The relative width above which a line's answer is not good enough.
 const USEFUL: f64 = 1e-3;
+/// How many standard deviations of the tilted loss a line's saddle point may be away for the line to be tried: its
+/// error relative to the answer grows like e^{x²/2}.
+const NEAR: f64 = 5.0;
+/// The relative width of a point that needs no line of its own.
+const FINE_POINT: f64 = 1e-9;
 /// Beyond this threshold only Chernoff's bound is used.
 const FAR: f64 = 1e5;
 /// The stride of the search; finer steps are taken where the mean of the tilted loss jumps.
@@ -416,11 +421,35 @@ impl Loss {
         if epsilon >= self.largest_loss() {
             return true;
         }
+        if let Some(round) = single::only(&self.factors) {
+            return self.charged(single::point(round, epsilon).delta).upper < most;
+        }
+        let known = self.known_lines(epsilon);
+        let mut right = known.iter().filter(|line| line.is_right_of_zero());
+        if right.any(|line| self.charged(line.delta(epsilon)).upper < most) {
+            return true;
+        }
         let delta = match self.line_of_delta(epsilon) {
             Ok(line) => self.charged(line.delta(epsilon)),
             Err(_) => self.delta_by_moment(epsilon),
         };
         delta.upper < most
+    }
+
+    /// The line on each side of 0, of those that are there already, whose saddle point is nearest to ε.
+    fn known_lines(&self, epsilon: f64) -> Vec<Arc<Contour>> {
+        let kept = self.kept();
+        let lines = || kept.lines.values().flatten();
+        let nearest = |right: bool| {
+            lines()
+                .filter(|line| line.is_right_of_zero() == right)
+                .map(|line| (line.standard_deviations_from(epsilon), line))
+                .filter(|(apart, _)| *apart < NEAR)
+                .min_by(|a, b| a.0.total_cmp(&b.0))
+        };
+        let mut found: Vec<_> = [nearest(true), nearest(false)].into_iter().flatten().collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        found.into_iter().map(|(_, line)| Arc::clone(line)).collect()
     }
 
     /// A point for which only δ is known: α and β lie where f(α) ≥ 1 − δ − e^ε·α lets them.
@@ -429,23 +458,6 @@ impl Loss {
         // Q[Y > ε] ≤ e^{−ε}, and P[Y > ε] = δ + e^ε·Q[Y > ε].
         let alpha = Interval { lower: 0.0, upper: ((-epsilon).exp() + self.missing).min(1.0) };
         CurvePoint { epsilon, delta, alpha, beta: Interval { lower: 0.0, upper: 1.0 } }
-    }
-
-    /// The point of slope −e^ε as one line gives it, without the missing probability.
-    fn point_on(line: &Contour, epsilon: f64) -> CurvePoint {
-        let alpha = line.alpha(epsilon);
-        let beta = line.beta(epsilon);
-        let delta = if line.is_right_of_zero() {
-            line.delta(epsilon)
-        } else {
-            let e = epsilon.exp();
-            Interval {
-                lower: 1.0 - beta.upper - e * alpha.upper - 2.0 * f64::EPSILON,
-                upper: 1.0 - beta.lower - e * alpha.lower + 2.0 * f64::EPSILON,
-            }
-            .clamp(0.0, 1.0)
-        };
-        CurvePoint { epsilon, delta, alpha, beta }
     }
 
     fn charged_point(&self, point: CurvePoint) -> CurvePoint {
@@ -483,10 +495,16 @@ impl Curve for Loss {
         if let Some(round) = single::only(&self.factors) {
             return Ok(self.charged_point(single::point(round, epsilon)));
         }
+        for line in self.known_lines(epsilon) {
+            let point = line.point(epsilon);
+            if point.relative_width() <= FINE_POINT.max(4.0 * line.own_width()).min(FINE) {
+                return Ok(self.charged_point(point));
+            }
+        }
         let mut best: Option<CurvePoint> = None;
         for line in [self.line_of_tails(epsilon), self.line_of_delta(epsilon)] {
             let point = match line {
-                Ok(line) => Self::point_on(&line, epsilon),
+                Ok(line) => line.point(epsilon),
                 Err(_) => continue,
             };
             if point.delta.width() <= USEFUL * point.delta.upper {

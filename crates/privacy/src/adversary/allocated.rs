@@ -6,7 +6,7 @@ use super::envelope::{Bound, Envelope};
 use super::known_by_moments;
 use crate::allocation::substitution::{self, SplitNoise};
 use crate::allocation::{self, AllocationPair};
-use crate::curve::Curve;
+use crate::curve::{Curve, Remembered};
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 use crate::loss::Loss;
@@ -79,7 +79,7 @@ pub(super) fn curve(mechanism: &Mechanism) -> Result<Box<dyn Curve>, PrivacyErro
     let phases = phases(mechanism);
     let pair = AllocationPair::with_releases(&phases, mechanism.releases())?;
     Ok(match mechanism.neighbours() {
-        Neighbours::AddRemove => Box::new(pair),
+        Neighbours::AddRemove => Box::new(Remembered::new(pair)),
         Neighbours::Substitute => Box::new(Envelope::new(Substituted {
             pair,
             split: SplitNoise::new(&phases, mechanism.releases()).ok(),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{known_factors, releases};
-use crate::curve::{Curve, CurvePoint};
+use crate::curve::{Curve, CurvePoint, Remembered};
 use crate::error::PrivacyError;
 use crate::exposure::RoundLaw;
 use crate::interval::Interval;
@@ -24,13 +24,13 @@ use crate::mechanism::{Blind, Mechanism, Neighbours, Phase};
 pub(super) fn curve(mechanism: &Mechanism, budget: &Arc<Budget>) -> Result<Box<dyn Curve>, PrivacyError> {
     let pure = |reversed| Ok::<_, PrivacyError>(blind_loss(mechanism, reversed)?.sharing(budget));
     match mechanism.neighbours() {
-        Neighbours::Substitute => Ok(Box::new(pure(false)?)),
-        Neighbours::AddRemove => Ok(Box::new(Splits {
+        Neighbours::Substitute => Ok(Box::new(Remembered::new(pure(false)?))),
+        Neighbours::AddRemove => Ok(Box::new(Remembered::new(Splits {
             pure: Worse(pure(false)?, Some(pure(true)?)),
             mechanism: mechanism.clone(),
             mixed: Mutex::default(),
             budget: Arc::clone(budget),
-        })),
+        }))),
     }
 }
 
@@ -236,6 +236,9 @@ impl Curve for Splits {
 
     fn point(&self, epsilon: f64) -> Result<CurvePoint, PrivacyError> {
         let mut worst = self.pure.point(epsilon)?;
+        if self.mechanism.differing() < 2 {
+            return Ok(worst);
+        }
         let known = self.pure.delta(epsilon)?.lower;
         for (split, _) in self.left(|bound| Ok(bound.delta(epsilon)?.upper <= known))? {
             worst = worse_point(worst, split.point(epsilon)?);

@@ -28,6 +28,7 @@ use super::factor::{Cumulants, Factor};
 use super::far::{self, Decay};
 use super::line::Line;
 use super::sums::{LANES, roundings, turned};
+use crate::curve::CurvePoint;
 use crate::error::PrivacyError;
 use crate::interval::Interval;
 
@@ -53,6 +54,7 @@ pub(crate) struct Contour {
     values: Values,
     /// For each kernel, the values times the kernel, once they are asked for.
     weighted: [OnceLock<Weighted>; 3],
+    own_width: OnceLock<f64>,
     ln_atom: f64,
     /// Bounds on ∫ |φ^T − atom|·t^{−1} and ·t^{−2} past the last node.
     rest: (f64, f64),
@@ -237,11 +239,17 @@ impl Contour {
         lines.iter().for_each(|line| total += line.cumulants());
         let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
         let weighted = std::array::from_fn(|_| OnceLock::new());
-        Ok(Self { c, period, total, values, weighted, ln_atom, rest, more, right, left })
+        let own_width = OnceLock::new();
+        Ok(Self { c, period, total, values, weighted, own_width, ln_atom, rest, more, right, left })
     }
 
     pub(crate) fn is_right_of_zero(&self) -> bool {
         self.c > 0.0
+    }
+
+    /// How far ε is from the saddle point that the line goes through.
+    pub(crate) fn standard_deviations_from(&self, epsilon: f64) -> f64 {
+        (self.total.mean - epsilon).abs() / self.total.variance.sqrt()
     }
 
     fn weighted(&self, kernel: Kernel) -> &Weighted {
@@ -274,20 +282,22 @@ impl Contour {
         })
     }
 
-    /// The trapezoidal sum of one kernel at ε, divided by M(c)·e^{−cε} (or e^{−(c+1)ε}), with its
-    /// error from the values and the truncation.
-    fn sum(&self, kernel: Kernel, epsilon: f64) -> (f64, f64) {
+    /// The trapezoidal sums of some kernels at ε, divided by M(c)·e^{−cε} (or e^{−(c+1)ε}), with their
+    /// errors from the values and the truncation.
+    fn sums<const N: usize>(&self, kernels: [Kernel; N], epsilon: f64) -> [(f64, f64); N] {
         let step = std::f64::consts::TAU / self.period;
-        let weighted = self.weighted(kernel);
-        let sum = turned(&weighted.re, &weighted.im, step, epsilon);
-        let error = weighted.error + epsilon.abs() * weighted.error_of_epsilon;
+        let weighted = kernels.map(|kernel| self.weighted(kernel));
+        let sums = turned(weighted.map(|terms| (&terms.re[..], &terms.im[..])), step, epsilon);
         let scale = step / std::f64::consts::PI;
-        let rest = match kernel {
-            Kernel::Delta => self.rest.1,
-            _ => self.rest.0,
-        };
-        let more = self.more[kernel as usize] + rest / std::f64::consts::PI;
-        (sum * scale, error * scale + 4.0 * f64::EPSILON * sum.abs() * scale + more)
+        std::array::from_fn(|n| {
+            let error = weighted[n].error + epsilon.abs() * weighted[n].error_of_epsilon;
+            let rest = match kernels[n] {
+                Kernel::Delta => self.rest.1,
+                Kernel::UpperP | Kernel::UpperQ => self.rest.0,
+            };
+            let more = self.more[kernels[n] as usize] + rest / std::f64::consts::PI;
+            (sums[n] * scale, error * scale + 4.0 * f64::EPSILON * sums[n].abs() * scale + more)
+        })
     }
 
     /// ln of the bound on the aliases of a kernel whose exponent is z + `shift`.
@@ -317,9 +327,14 @@ impl Contour {
 
     /// δ(ε); needs c > 0 and ε ≥ 0 (where the atom adds nothing).
     pub(crate) fn delta(&self, epsilon: f64) -> Interval {
+        let [sum] = self.sums([Kernel::Delta], epsilon);
+        self.delta_from(sum, epsilon)
+    }
+
+    fn delta_from(&self, sum: (f64, f64), epsilon: f64) -> Interval {
         let ln_scale = self.total.ln_m - self.c * epsilon;
         let alias = self.left_of_one(self.c) + self.alias(&self.right, epsilon, 0.0).exp();
-        let delta = self.interval(ln_scale, self.sum(Kernel::Delta, epsilon), alias, 0.0);
+        let delta = self.interval(ln_scale, sum, alias, 0.0);
         // Chernoff's bound needs no integral: (1 − e^{ε−y})₊ ≤ e^{c(y−ε)} for every y.
         let chernoff = (ln_scale + self.total.error + 1e-12 * (1.0 + ln_scale.abs())).exp();
         if chernoff < delta.upper {
@@ -329,9 +344,8 @@ impl Contour {
     }
 
     /// P[Y ≤ ε], with full relative accuracy on a line left of 0.
-    pub(crate) fn beta(&self, epsilon: f64) -> Interval {
+    fn beta_from(&self, sum: (f64, f64), epsilon: f64) -> Interval {
         let ln_scale = self.total.ln_m - self.c * epsilon;
-        let sum = self.sum(Kernel::UpperP, epsilon);
         // The atom at 0 lies at or below ε ≥ 0.
         let atom = (self.total.ln_m + self.ln_atom).exp();
         if self.c > 0.0 {
@@ -346,10 +360,32 @@ impl Contour {
     }
 
     /// Q[Y > ε].
-    pub(crate) fn alpha(&self, epsilon: f64) -> Interval {
+    fn alpha_from(&self, sum: (f64, f64), epsilon: f64) -> Interval {
         let ln_scale = self.total.ln_m - (self.c + 1.0) * epsilon;
         let alias = self.left_of_one(self.c + 1.0) + self.alias(&self.right, epsilon, 1.0).exp();
-        self.interval(ln_scale, self.sum(Kernel::UpperQ, epsilon), alias, 0.0)
+        self.interval(ln_scale, sum, alias, 0.0)
+    }
+
+    /// The point of slope −e^ε.
+    pub(crate) fn point(&self, epsilon: f64) -> CurvePoint {
+        if self.c > 0.0 {
+            let [delta, alpha, beta] = self.sums([Kernel::Delta, Kernel::UpperQ, Kernel::UpperP], epsilon);
+            let (delta, alpha) = (self.delta_from(delta, epsilon), self.alpha_from(alpha, epsilon));
+            return CurvePoint { epsilon, delta, alpha, beta: self.beta_from(beta, epsilon) };
+        }
+        let [alpha, beta] = self.sums([Kernel::UpperQ, Kernel::UpperP], epsilon);
+        let (alpha, beta) = (self.alpha_from(alpha, epsilon), self.beta_from(beta, epsilon));
+        let e = epsilon.exp();
+        let delta = Interval {
+            lower: 1.0 - beta.upper - e * alpha.upper - 2.0 * f64::EPSILON,
+            upper: 1.0 - beta.lower - e * alpha.lower + 2.0 * f64::EPSILON,
+        };
+        CurvePoint { epsilon, delta: delta.clamp(0.0, 1.0), alpha, beta }
+    }
+
+    /// The largest relative width of the point at the line's own saddle, which is about the least it can give.
+    pub(crate) fn own_width(&self) -> f64 {
+        *self.own_width.get_or_init(|| self.point(self.total.mean.max(0.0)).relative_width())
     }
 
     /// Σ_{n ≥ 1} e^{−rate·n·L}, for aliases of a function that is at most one.

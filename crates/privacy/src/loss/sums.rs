@@ -213,15 +213,20 @@ pub(super) fn roundings(n: usize) -> f64 {
     (4 * TURNS + 8 + n.min(TOGETHER) / LANES + LANES + n / TOGETHER) as f64
 }
 
-/// Re Σ (re_j + i·im_j)·e^{−i·j·step·ε}, for a multiple of [`LANES`] terms.
-pub(super) fn turned(re: &[f64], im: &[f64], step: f64, epsilon: f64) -> f64 {
-    let is_small = step * re.len() as f64 * epsilon.abs() <= LARGEST_ANGLE;
+/// Re Σ (re_j + i·im_j)·e^{−i·j·step·ε} for several sequences of one length, a multiple of [`LANES`].
+pub(super) fn turned<const N: usize>(terms: [(&[f64], &[f64]); N], step: f64, epsilon: f64) -> [f64; N] {
+    let count = terms.iter().map(|(re, im)| re.len().min(im.len())).min().unwrap_or(0);
+    let is_small = step * count as f64 * epsilon.abs() <= LARGEST_ANGLE;
     let (sin_turn, cos_turn) = (LANES as f64 * step * epsilon).sin_cos();
-    let mut total = 0.0;
-    for (together, (re, im)) in re.chunks(TOGETHER).zip(im.chunks(TOGETHER)).enumerate() {
-        let mut sum = [0.0; LANES];
-        for (i, (re, im)) in re.chunks(TURNS * LANES).zip(im.chunks(TURNS * LANES)).enumerate() {
-            let first = together * TOGETHER + i * TURNS * LANES;
+    let mut total = [0.0; N];
+    for together in (0..count).step_by(TOGETHER) {
+        let mut sum = [[0.0; LANES]; N];
+        let end = count.min(together + TOGETHER);
+        for first in (together..end).step_by(TURNS * LANES) {
+            let block = first..end.min(first + TURNS * LANES);
+            let terms = terms.map(|(re, im)| {
+                (re[block.clone()].as_chunks::<LANES>().0, im[block.clone()].as_chunks::<LANES>().0)
+            });
             let phases: [f64; LANES] = std::array::from_fn(|lane| (first + lane) as f64 * step * epsilon);
             let (mut sin, mut cos) = ([0.0; LANES], [0.0; LANES]);
             if !is_small {
@@ -237,9 +242,12 @@ pub(super) fn turned(re: &[f64], im: &[f64], step: f64, epsilon: f64) -> f64 {
                             (sin[lane], cos[lane]) = sin_cos(phases[lane]);
                         }
                     }
-                    for (re, im) in re.as_chunks::<LANES>().0.iter().zip(im.as_chunks::<LANES>().0) {
-                        for lane in 0..LANES {
-                            sum[lane] += re[lane] * cos[lane] + im[lane] * sin[lane];
+                    for i in 0..block.len() / LANES {
+                        for n in 0..N {
+                            let (re, im) = (&terms[n].0[i], &terms[n].1[i]);
+                            for lane in 0..LANES {
+                                sum[n][lane] += re[lane] * cos[lane] + im[lane] * sin[lane];
+                            }
                         }
                         for lane in 0..LANES {
                             (cos[lane], sin[lane]) = (
@@ -251,7 +259,9 @@ pub(super) fn turned(re: &[f64], im: &[f64], step: f64, epsilon: f64) -> f64 {
                 },
             );
         }
-        total += sum.iter().sum::<f64>();
+        for (total, sum) in total.iter_mut().zip(sum) {
+            *total += sum.iter().sum::<f64>();
+        }
     }
     total
 }
@@ -403,7 +413,8 @@ mod tests {
                     })
                     .sum();
                 let size: f64 = re.iter().chain(&im).map(|x| x.abs()).sum();
-                let found = turned(&re, &im, step, epsilon);
+                let [found, twice] = turned([(&re, &im), (&im, &re)], step, epsilon);
+                assert_eq!([twice], turned([(&im, &re)], step, epsilon));
                 assert!(
                     (found - plain).abs()
                         <= f64::EPSILON
