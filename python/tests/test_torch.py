@@ -70,6 +70,12 @@ def test_modes_chunks_and_threads_give_the_same_run(tmp_path, name):
     assert result.finished and dpsgd.load_run(result.directory).findings == []
     two, _, _ = train(tmp_path / "b", run=run, mode="vmap", chunk=64, threads=2)
     assert np.array_equal(flat(reference), flat(two))
+    pieces = {}
+    for threads in (1, 2, 3):
+        options = dict(mode="threads", chunk=3, threads=threads)
+        pieces[threads] = flat(train(tmp_path / str(options), run=run, **options)[0])
+    assert np.array_equal(pieces[1], pieces[2]) and np.array_equal(pieces[1], pieces[3])
+    assert np.max(np.abs(flat(reference) - pieces[1])) < 2e-6
     for options in (dict(mode="loop"), dict(mode="vmap", chunk=3)):
         other, _, _ = train(tmp_path / str(options), run=run, **options)
         assert np.max(np.abs(flat(reference) - flat(other))) < 2e-6
@@ -371,7 +377,7 @@ def test_models_that_the_native_engine_does_not_know(directory, model):
         x = torch.randint(10, (N, 5), generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     _, trainer, result = train(directory, model=model(), x=x, y=y)
-    assert result.finished and trainer.mode in ("vmap", "loop")
+    assert result.finished and trainer.mode in ("threads", "vmap", "loop")
     if model is Recurrent:
         assert trainer.mode == "loop"
 
