@@ -178,6 +178,27 @@ def test_threads_of_pytorch_are_what_they_were():
     assert torch.get_num_threads() == before
 
 
+def test_no_operation_of_a_piece_is_split():
+    asked = set()
+
+    def loss(out, target):
+        asked.add((threading.get_ident(), torch.get_num_threads()))
+        return F.cross_entropy(out, target)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        ours = rows(Images(), "threads", *data(shape=(1, 8, 8)), loss=loss)
+        ours.rehearse(1, None)
+        for _ in range(3):
+            asked.clear()
+            ours.rows(np.arange(N, dtype=np.uint32), 1)
+            assert {count for _, count in asked} == {1}
+        assert threading.get_ident() not in {thread for thread, _ in asked}
+    finally:
+        torch.set_num_threads(before)
+
+
 class Uncopyable(nn.Module):
     def __init__(self):
         super().__init__()

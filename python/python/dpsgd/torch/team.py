@@ -59,6 +59,12 @@ def unsplit() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _begin() -> None:
+    torch.set_num_threads(1)
+    # A thread that was not asked yet takes over what another has set, at its first operation that can be split.
+    torch.get_num_threads()
+
+
 class Team:
     """Threads, each with a replica of the module: ``functional_call`` puts weights into a module while it runs, so two
     threads cannot share one. Replicas share parameters and buffers with the module."""
@@ -123,9 +129,7 @@ class Team:
     def _threads(self) -> ThreadPoolExecutor:
         # Threads do not live on in a forked process.
         if self._executor is None or self._process != os.getpid():
-            executor = ThreadPoolExecutor(
-                self.threads, thread_name_prefix="dpsgd", initializer=torch.set_num_threads, initargs=(1,)
-            )
+            executor = ThreadPoolExecutor(self.threads, thread_name_prefix="dpsgd", initializer=_begin)
             # What a thread sets for itself is also what threads that begin later start with: all begin here, and then
             # it is what it was.
             began = Barrier(self.threads)
