@@ -13,6 +13,7 @@ import dpsgd.torch
 from dpsgd import Mechanism, RoundFailed
 from dpsgd.torch import Callback, Refused, Trainer
 from dpsgd.torch.data import samples
+from dpsgd.torch.rehearsal import rehearse
 from dpsgd.torch.rows import Rows
 from dpsgd.torch.team import pieces
 from torch import nn
@@ -108,7 +109,7 @@ def test_rows_are_those_of_a_backward_pass_for_each_group(model, given, size):
     found = {}
     for threads in (1, 2, 3):
         ours = rows(model(), "threads", x, y, threads=threads)
-        ours.rehearse(size, None)
+        rehearse(ours, size, None)
         assert ours.mode == "threads"
         found[threads] = ours.rows(numbers, size)
         for stretch, reference in zip(found[threads][0], expected, strict=True):
@@ -131,7 +132,7 @@ def test_the_samples_of_other_groups_change_nothing():
 
     x, y = data()
     ours = rows(BatchMean(), "threads", x, y)
-    ours.rehearse(2, None)
+    rehearse(ours, 2, None)
     numbers = np.arange(64, dtype=np.uint32)
     first, _ = ours.rows(numbers, 2)
     x[4:] *= 5.0
@@ -189,7 +190,7 @@ def test_no_operation_of_a_piece_is_split():
     torch.set_num_threads(2)
     try:
         ours = rows(Images(), "threads", *data(shape=(1, 8, 8)), loss=loss)
-        ours.rehearse(1, None)
+        rehearse(ours, 1, None)
         for _ in range(3):
             asked.clear()
             ours.rows(np.arange(N, dtype=np.uint32), 1)

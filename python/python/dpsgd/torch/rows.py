@@ -1,15 +1,14 @@
-"""The mean gradient of every group, and the proof that it depends on nothing else.
+"""The mean gradient of every group.
 
 The guarantee of a run rests on one thing that PyTorch does: the row of a group must be a function of the weights
-and of the samples of that group. What can be checked about it is checked before the first round is charged.
+and of the samples of that group. What can be checked about it is checked before the first round is charged, here and in
+:mod:`dpsgd.torch.rehearsal`.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -20,27 +19,20 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpsgd.torch.data import Samples
-from dpsgd.torch.team import Job, Team, cores, pieces, unsplit
+from dpsgd.torch.team import Job, Team, cores, pieces
 
 Mode = Literal["auto", "threads", "vmap", "loop"]
 Loss = Callable[..., Tensor]
 # One k × d_p array for each parameter, and k losses.
 Block = tuple[list[NDArray[np.float32]], NDArray[np.float32]]
 
-# Rows may differ by the rounding of kernels that depend on the number of rows, relative to their norm.
-_ROUNDING = 1e-3
 # At most this many bytes of rows at once.
 _MOST_BYTES = 1 << 30
 _MOST_ROWS = 128
-# The rows of a piece that one thread computes, unless a chunk is given: what a call of so many samples needs stays in
-# the cache, and in memory that is used again. Of the two sizes the faster one is taken.
-_PIECES = (32, 64)
+# The fewest rows that a thread should have room for.
+SMALLEST = 32
 # The pieces of a call. Not by the number of threads: how a batch is cut into calls must not depend on it.
 _CALL = 16
-# The rows of a dry run.
-_PROBED = 16
-# Seconds for these rows, up to which a dry run also tries pieces.
-_SHORT = 0.2
 
 
 class Refused(ValueError):
@@ -77,13 +69,13 @@ class Rows:
         self.flat: NDArray[np.float32] = np.zeros(total, dtype=np.float32)
         self.load_from_model()
         most = 1 << max(0, int(math.log2(max(1, _MOST_BYTES // (4 * total)))))
-        self._given = chunk
-        self._most = most
+        self.given = chunk
+        self.most = most
         self.alone = True
         """Whether this process computes all rows of a round."""
         self.chunk = chunk or min(_MOST_ROWS, most)
         self.mode: Mode = mode
-        self.team = Team(model, min(threads or cores(), max(1, most // _PIECES[0])))
+        self.team = Team(model, min(threads or cores(), max(1, most // SMALLEST)))
         self._types = {name: (p.dtype, p.shape) for name, p in self.parameters.items()}
 
     # Weights
@@ -130,15 +122,16 @@ class Rows:
         if self.mode == "threads" and len(numbers) > size:
             yield from self._by_threads(numbers, size)
         elif seed is None:
-            yield self._block(self.model, *self._grouped(numbers, size))
+            yield self.block(self.model, *self.grouped(numbers, size))
         else:
             devices = [self.device] if self.device.type == "cuda" else []
             with torch.random.fork_rng(devices=devices):
                 torch.manual_seed(seed)
-                found = self._block(self.model, *self._grouped(numbers, size))
+                found = self.block(self.model, *self.grouped(numbers, size))
             yield found
 
-    def _grouped(self, numbers: NDArray[np.uint32], size: int) -> tuple[tuple[Tensor, ...], Tensor | None]:
+    def grouped(self, numbers: NDArray[np.uint32], size: int) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """The inputs and the targets of groups."""
         inputs, target = self.samples.batch(torch.from_numpy(numbers.astype(np.int64)))
 
         def grouped(values: Tensor) -> Tensor:
@@ -146,7 +139,8 @@ class Rows:
 
         return tuple(map(grouped, inputs)), None if target is None else grouped(target)
 
-    def _block(self, model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor | None) -> Block:
+    def block(self, model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor | None) -> Block:
+        """The rows of groups by the module or a copy of it, in one call of PyTorch."""
         groups = len(inputs[0])
         before = _buffers(model)
         grads, losses = (self._by_loop if self.mode == "loop" else self._by_vmap)(model, inputs, target, groups)
@@ -156,12 +150,12 @@ class Rows:
         return stretches, losses.reshape(groups).to(torch.float32).cpu().numpy()
 
     def _by_threads(self, numbers: NDArray[np.uint32], size: int) -> Iterator[Block]:
-        parts = pieces(len(numbers) // size, size, self.chunk if self._given else max(1, self.chunk // size))
+        parts = pieces(len(numbers) // size, size, self.chunk if self.given else max(1, self.chunk // size))
 
         def job(part: range) -> Job[Block]:
             # Samples are read by this thread alone: not every dataset can be read by several.
-            inputs, target = self._grouped(numbers[part.start * size : part.stop * size], size)
-            return lambda model: self._block(model, inputs, target)
+            inputs, target = self.grouped(numbers[part.start * size : part.stop * size], size)
+            return lambda model: self.block(model, inputs, target)
 
         return self.team.run(map(job, parts), len(parts))
 
@@ -219,134 +213,6 @@ class Rows:
         _check_layers(self.model, self.randomness)
         self.team.renew()
 
-    def rehearse(self, size: int, groups: int | None) -> None:
-        """The dry run: finds a way to compute rows, and looks for state and cross-talk. Nothing is charged yet,
-        and nothing of what is computed leaves."""
-        count = min(_PROBED, self.chunk, len(self.samples) // size)
-        if count < 1:
-            raise Refused(f"group_size = {size}: the data has only {len(self.samples)} samples")
-        numbers = np.arange(count * size, dtype=np.uint32)
-        if self.mode == "auto":
-            self._choose(numbers, size, groups)
-        elif self.mode == "threads":
-            self._share_out(self._tried("vmap", numbers, size)[1], numbers, size)
-        else:
-            self._tried(self.mode, numbers, size)
-        with _without_dropout(self.model, self.randomness):
-            self._probe(numbers, size)
-
-    def _tried(self, mode: Mode, numbers: NDArray[np.uint32], size: int) -> tuple[float, list[Any]]:
-        self.mode = mode
-        try:
-            self.rows(numbers, size)
-            began = time.perf_counter()
-            stretches, _ = self.rows(numbers, size)
-            return time.perf_counter() - began, stretches
-        except Refused:
-            raise
-        except Exception as why:
-            raise Refused(f"the model cannot be differentiated group by group (mode {mode}): {why}") from why
-
-    def _choose(self, numbers: NDArray[np.uint32], size: int, groups: int | None) -> None:
-        """Loop for a single group a round; elsewhere vmap where it works, on threads where there is work for them, or
-        the loop where that is faster."""
-        if groups == 1:
-            self._tried("loop", numbers, size)
-            return
-        try:
-            with_vmap = self._tried("vmap", numbers, size)
-        except Refused as why:
-            try:
-                self._tried("loop", numbers, size)
-            except Refused as other:
-                raise other from why
-            return
-        with_loop = self._tried("loop", numbers, size)
-        if self.randomness == "error":
-            self._compare(with_vmap[1], with_loop[1], "vmap and a plain backward pass")
-        self.mode = "vmap" if with_vmap[0] <= with_loop[0] else "loop"
-        if self.mode == "loop" or not self._is_worth_sharing(size, groups):
-            return
-        try:
-            self._share_out(with_vmap[1], numbers, size)
-        except Refused:
-            self.mode = "vmap"
-            return
-        if self._given is None and with_vmap[0] < _SHORT:
-            self._choose_piece(size)
-
-    def _is_worth_sharing(self, size: int, groups: int | None) -> bool:
-        """Whether a round has a piece for every thread; not with several processes, which share a round already."""
-        if not self.alone or self.randomness != "error" or self.device.type != "cpu" or self._most < _PIECES[0]:
-            return False
-        most = self._given or max(1, _PIECES[0] // size)
-        return groups is None or len(pieces(groups, size, most)) >= self.team.threads
-
-    def _share_out(self, expected: list[Any], numbers: NDArray[np.uint32], size: int) -> None:
-        """Goes over to threads, if replicas of the module give the rows of the module itself."""
-        if self.randomness != "error" or self.device.type != "cpu":
-            raise Refused('mode = threads: for modules on the CPU that do not draw at random; use "vmap"')
-        self.mode = "threads"
-        try:
-            replicas = self.team.replicas()
-        except Exception as why:
-            raise Refused(f'mode = threads: the module cannot be copied ({why}); use "vmap"') from why
-        given = self._grouped(numbers, size)
-        for replica in replicas:
-            self._compare(expected, self._block(replica, *given)[0], "the module and its copy")
-        if self._given is None:
-            self.chunk = min(_PIECES[0], self._most)
-
-    def _choose_piece(self, size: int) -> None:
-        """The piece with the least work for each group, whatever else the machine does."""
-        most = min(max(_PIECES), self._most, len(self.samples) // size)
-        times: dict[int, float] = {}
-        with unsplit():
-            for piece in (piece for piece in _PIECES if piece <= most):
-                given = [
-                    self._grouped(np.arange(first * size, (first + piece) * size, dtype=np.uint32), size)
-                    for first in range(0, most - piece + 1, piece)
-                ]
-                for _ in range(2):
-                    began = time.thread_time()
-                    for inputs, target in given:
-                        self._block(self.model, inputs, target)
-                    spent = (time.thread_time() - began) / (len(given) * piece)
-                    times[piece] = min(spent, times.get(piece, spent))
-        if times:
-            self.chunk = min(times, key=times.__getitem__)
-
-    def _compare(self, one: list[Any], other: list[Any], what: str) -> None:
-        norm, apart = 0.0, 0.0
-        for a, b in zip(one, other):
-            a, b = a.reshape(len(a), -1).astype(np.float64), b.reshape(len(b), -1).astype(np.float64)
-            if a.shape != b.shape:
-                raise Refused(f"{what} disagree about the shape of a gradient: the model keeps state between calls")
-            both = np.isfinite(a) & np.isfinite(b)
-            if np.any(np.isfinite(a) != np.isfinite(b)):
-                raise Refused(f"{what} disagree about which gradients are finite: the model keeps state between calls")
-            norm = norm + (np.where(both, a, 0) ** 2).sum(axis=1)
-            apart = apart + (np.where(both, a - b, 0) ** 2).sum(axis=1)
-        # Below the square root of the smallest float, rounding is all there is.
-        if np.any(np.sqrt(apart) > _ROUNDING * np.sqrt(norm) + 1e-12):
-            worst = float(np.max(np.sqrt(apart / np.maximum(norm, 1e-30))))
-            raise Refused(
-                f"{what} disagree about the gradient of the same samples (by {worst:.2g} of its norm): the model keeps "
-                "state between calls, or mixes samples of different groups, and no guarantee would hold"
-            )
-
-    def _probe(self, numbers: NDArray[np.uint32], size: int) -> None:
-        first, _ = self.rows(numbers, size)
-        again, _ = self.rows(numbers, size)
-        self._compare(first, again, "two calls")
-        alone, _ = self.rows(numbers[:size], size)
-        self._compare([part[:1] for part in first], alone, "a call with other groups and one without them")
-        if len(numbers) > size:
-            # The same first group in other company: everything else in reverse.
-            others = numbers[size:].reshape(-1, size)[::-1].ravel()
-            swapped, _ = self.rows(np.concatenate([numbers[:size], others]), size)
-            self._compare([part[:1] for part in first], [part[:1] for part in swapped], "calls with other groups")
-
 
 def _buffers(model: nn.Module) -> list[tuple[str, int, int]]:
     return [(name, id(buffer), buffer._version) for name, buffer in model.named_buffers()]
@@ -386,18 +252,3 @@ def _check_layers(model: nn.Module, randomness: str) -> None:
                 f"layer {name} ({type(layer).__name__}): draws at random in every call; allow it with "
                 'randomness="different", or switch it off with .eval()'
             )
-
-
-@contextmanager
-def _without_dropout(model: nn.Module, randomness: str) -> Iterator[None]:
-    """Dropout makes two calls differ; everything else is probed without it."""
-    dropped = [layer for layer in model.modules() if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training]
-    if randomness == "error":
-        dropped = []
-    for layer in dropped:
-        layer.eval()
-    try:
-        yield
-    finally:
-        for layer in dropped:
-            layer.train()

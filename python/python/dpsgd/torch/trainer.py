@@ -24,6 +24,7 @@ from dpsgd.torch import distributed as shared
 from dpsgd.torch.callbacks import Callback
 from dpsgd.torch.data import digest, refuse_training_samples, samples
 from dpsgd.torch.progress import Bar, progress_bar
+from dpsgd.torch.rehearsal import rehearse
 from dpsgd.torch.rows import Loss, Mode, Rows
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -210,7 +211,7 @@ class Trainer:
         """
         self._rows.check_module()
         for groups, size in self._sizes:
-            self._rows.rehearse(size, groups)
+            rehearse(self._rows, size, groups)
         if self.distributed:
             shared.agree_on_mode(self._rows)
         self._rehearsed = True
