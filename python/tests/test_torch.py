@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import dpsgd
 from dpsgd import Mechanism
-from dpsgd.torch import EarlyStopping, Refused, Trainer
+from dpsgd.torch import Callback, EarlyStopping, Refused, Trainer
 from torch import nn
 from torch.nn import functional as F
 
@@ -269,6 +269,41 @@ def test_stop_and_resume_in_this_process_and_in_another_trainer(directory):
     assert other.fit(resume=True).finished
     saved = dpsgd.load_run(directory)
     assert saved.resumes == 1 and saved.rounds_charged == run.rounds
+
+
+def test_weights_go_out_and_come_back_in(tmp_path):
+    """``state_dict``, ``model.safetensors`` and the module hold the same, and another run begins with them."""
+    from safetensors.torch import load_file
+
+    first, _, result = train(tmp_path / "first")
+    saved, state = load_file(result.directory / "model.safetensors"), dpsgd.load_run(result.directory).state_dict()
+    assert set(saved) == set(state) == set(first.state_dict())
+    assert all(torch.equal(saved[name], value) and torch.equal(state[name], value) for name, value in first.state_dict().items())
+
+    class Seen(Callback):
+        def __init__(self):
+            self.calls, self.begun = [], None
+
+        def on_begin(self, trainer, outlook):
+            self.calls.append("begin")
+            self.begun = flat(trainer.model)
+
+        def on_round(self, trainer, done):
+            self.calls.append(done)
+
+        def on_epoch(self, trainer, measured):
+            self.calls.append("epoch")
+
+        def on_end(self, trainer):
+            self.calls.append("end")
+
+    for number, weights in enumerate((saved, state)):
+        torch.manual_seed(1 + number)
+        model, seen = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)), Seen()
+        model.load_state_dict(weights, strict=True)
+        train(tmp_path / str(number), model=model, run=samplers()["shuffle"], callbacks=[seen])
+        assert np.array_equal(seen.begun, flat(first)) and not np.array_equal(flat(model), flat(first))
+        assert seen.calls == ["begin", *range(1, 13), "epoch", "end"]
 
 
 KILLED = """
