@@ -111,7 +111,7 @@ class _Rehearsal:
     def _is_worth_sharing(self) -> bool:
         """Whether a round has a piece for every thread; not with several processes, which share a round already."""
         rows = self.rows
-        if not rows.alone or rows.randomness != "error" or rows.device.type != "cpu" or rows.most < SMALLEST:
+        if not rows.alone or rows.randomness != "error" or rows.device.type != "cpu" or rows.most < 2 * SMALLEST:
             return False
         most = rows.given or max(1, SMALLEST // self.size)
         return self.groups is None or len(pieces(self.groups, self.size, most)) >= self.rows.team.threads
@@ -133,8 +133,8 @@ class _Rehearsal:
 
     def _choose_piece(self) -> None:
         """The piece with the least work for each group, of those that leave every thread two."""
-        most = min(self.rows.most, len(self.rows.samples) // self.size)
         least = 2 * self.rows.team.threads
+        most = min(self.rows.most // least, len(self.rows.samples) // self.size)
         several = [
             piece
             for piece in _PIECES

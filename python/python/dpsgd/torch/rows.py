@@ -29,7 +29,7 @@ Block = tuple[list[NDArray[np.float32]], NDArray[np.float32]]
 # At most this many bytes of rows at once.
 _MOST_BYTES = 1 << 30
 _MOST_ROWS = 128
-# The fewest rows that a thread should have room for.
+# The rows of the smallest piece; each thread has two in memory.
 SMALLEST = 32
 # The pieces of a call. Not by the number of threads: how a batch is cut into calls must not depend on it.
 _CALL = 16
@@ -75,7 +75,7 @@ class Rows:
         """Whether this process computes all rows of a round."""
         self.chunk = chunk or min(_MOST_ROWS, most)
         self.mode: Mode = mode
-        self.team = Team(model, min(threads or cores(), max(1, most // SMALLEST)))
+        self.team = Team(model, min(threads or cores(), max(1, most // (2 * SMALLEST))))
         self._types = {name: (p.dtype, p.shape) for name, p in self.parameters.items()}
 
     # Weights

@@ -115,7 +115,7 @@ class Team:
         try:
             for job in jobs:
                 waiting.append(executor.submit(act, job))
-                if len(waiting) > 2 * self.threads:
+                if len(waiting) >= 2 * self.threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
