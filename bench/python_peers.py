@@ -128,7 +128,7 @@ def training(rounds, threads):
         found = {name: [] for name in ("ours", "opacus_hooks", "opacus_ew", "opacus_ghost", "batch", "plain")}
         turns = 12 if net == "lenet5" else 4
         for _ in range(rounds):
-            found["ours"].append(ours_over_torch(net, threads, turns, BATCH, 1, mode="vmap"))
+            found["ours"].append(ours_over_torch(net, threads, turns, BATCH, 1))
             for method in ("opacus_hooks", "opacus_ew", "opacus_ghost"):
                 found[method].append(peer(method, net, 1.0))
             found["batch"].append(ours_over_torch(net, threads, 3 * turns, 1, BATCH))

@@ -14,9 +14,9 @@ use crate::share;
 /// A model whose rows a Python object computes.
 ///
 /// The object has an attribute `flat`, a float32 array of length d which this side overwrites with the
-/// parameters, and a method `rows(samples, size)` that returns one k × d_p float32 array for each parameter
-/// and the k losses. A model that draws at random gets a third argument, a seed below 2⁶³ for everything it draws
-/// in that call.
+/// parameters, and a method `blocks(samples, size)` that gives the rows of all groups in order, as an iterable of blocks:
+/// one k × d_p float32 array for each parameter and the k losses. A model that draws at random gets a third argument,
+/// a seed below 2⁶³ for everything it draws in that call.
 ///
 /// With a `window` it has another method, `units(blocks, bound, chunk)`, which gives the sums of the units of each of
 /// at most so many blocks as [`Share::sum`](crate::share::Share) makes them, here or in another process.
@@ -97,15 +97,19 @@ impl PythonWorker {
             let worker = self.worker.bind(py);
             self.put_weights(worker)?;
             let names = PyArray1::from_slice(py, samples);
-            let answer = match seed {
-                Some(seed) => worker.call_method1("rows", (names, size, seed))?,
-                None => worker.call_method1("rows", (names, size))?,
+            let blocks = match seed {
+                Some(seed) => worker.call_method1("blocks", (names, size, seed))?,
+                None => worker.call_method1("blocks", (names, size))?,
             };
-            let (stretches, losses): (Bound<'_, PyList>, PyReadonlyArray1<'_, f32>) = answer.extract()?;
-            let held: Vec<PyReadonlyArrayDyn<'_, f32>> =
-                stretches.iter().map(|stretch| stretch.extract()).collect::<PyResult<_>>()?;
-            let slices = held.iter().map(|held| held.as_slice()).collect::<Result<Vec<&[f32]>, _>>()?;
-            sink(&slices, losses.as_slice()?);
+            for block in blocks.try_iter()? {
+                let (stretches, losses): (Bound<'_, PyList>, PyReadonlyArray1<'_, f32>) = block?.extract()?;
+                let held: Vec<PyReadonlyArrayDyn<'_, f32>> =
+                    stretches.iter().map(|stretch| stretch.extract()).collect::<PyResult<_>>()?;
+                let slices = held.iter().map(|held| held.as_slice()).collect::<Result<Vec<&[f32]>, _>>()?;
+                let losses = losses.as_slice()?;
+                // The object may be computing the next blocks, on other threads.
+                py.detach(|| sink(&slices, losses));
+            }
             Ok(())
         })
     }

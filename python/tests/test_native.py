@@ -145,11 +145,33 @@ def test_a_seed_repeats_a_run_whatever_the_threads(tmp_path):
             Mechanism.poisson(rate=0.2, rounds=15, groups=60, sigma=1.0),
             "--sampling poisson --neighbours add-remove --rate 0.2 --rounds 15 --groups 60",
         ),
+        (
+            Mechanism.shuffle(samples=300, groups=20, epochs=2, sigma=1.0, filter=True),
+            "--sampling shuffle --groups 20 --epochs 2 --filter",
+        ),
+        (
+            Mechanism.random_allocation(rounds_per_epoch=8, epochs=2, groups=40, sigma=1.0),
+            "--sampling allocate --neighbours add-remove --rounds-per-epoch 8 --epochs 2 --groups 40",
+        ),
+        (
+            Mechanism.random_allocation(rounds_per_epoch=5, epochs=2, groups=20, group_size=3, sigma=1.0),
+            "--sampling allocate --neighbours add-remove --rounds-per-epoch 5 --epochs 2 --groups 20 --group-size 3",
+        ),
+        (
+            Mechanism.subsample(samples=300, groups=30, rounds=20, sigma=1.0).then(
+                Mechanism.shuffle(samples=300, groups=20, group_size=3, epochs=1, sigma=1.0)
+            ),
+            "--config {tmp_path}/phases.toml",
+        ),
     ],
-    ids=["subsample", "shuffle", "poisson"],
+    ids=["subsample", "shuffle", "poisson", "filter", "allocate", "cells", "phases"],
 )
 def test_the_command_trains_the_same_model_to_the_bit(tmp_path, run, flags):
     """``DPSGD_COMMAND`` is the command that ``python/test`` has built from the same sources."""
+    (tmp_path / "phases.toml").write_text(
+        "[[phase]]\ngroups = 30\nrounds = 20\n[[phase]]\nsampling = \"shuffle\"\ngroups = 20\ngroup-size = 3\nepochs = 1\n"
+    )
+    flags = flags.format(tmp_path=tmp_path)
     safetensors = pytest.importorskip("safetensors.numpy")
     draw = np.random.default_rng(3)
     x = draw.random((300, 28, 28), dtype=np.float32)

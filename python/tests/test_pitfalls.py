@@ -134,7 +134,7 @@ class Reassigned(InPlace):
         return self.inside(x)
 
 
-@pytest.mark.parametrize("mode", ["auto", "vmap", "loop"])
+@pytest.mark.parametrize("mode", ["auto", "threads", "vmap", "loop"])
 @pytest.mark.parametrize("layer", [InPlace, Reassigned])
 def test_a_buffer_that_remembers_is_refused_before_the_first_charge(directory, mode, layer):
     with pytest.raises(Refused):
@@ -257,7 +257,7 @@ class Remembering(nn.Module):
         return self.inside(x + 0.5 * before)
 
 
-@pytest.mark.parametrize("mode", ["auto", "vmap", "loop"])
+@pytest.mark.parametrize("mode", ["auto", "threads", "vmap", "loop"])
 @pytest.mark.parametrize("model", [Counting, Remembering])
 def test_state_in_an_attribute_is_found_before_the_first_charge(directory, mode, model):
     with pytest.raises(Refused):

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import dpsgd
 from dpsgd import Mechanism
-from dpsgd.torch import EarlyStopping, Refused, Trainer
+from dpsgd.torch import Callback, EarlyStopping, Refused, Trainer
 from torch import nn
 from torch.nn import functional as F
 
@@ -70,6 +70,12 @@ def test_modes_chunks_and_threads_give_the_same_run(tmp_path, name):
     assert result.finished and dpsgd.load_run(result.directory).findings == []
     two, _, _ = train(tmp_path / "b", run=run, mode="vmap", chunk=64, threads=2)
     assert np.array_equal(flat(reference), flat(two))
+    pieces = {}
+    for threads in (1, 2, 3):
+        options = dict(mode="threads", chunk=3, threads=threads)
+        pieces[threads] = flat(train(tmp_path / str(options), run=run, **options)[0])
+    assert np.array_equal(pieces[1], pieces[2]) and np.array_equal(pieces[1], pieces[3])
+    assert np.max(np.abs(flat(reference) - pieces[1])) < 2e-6
     for options in (dict(mode="loop"), dict(mode="vmap", chunk=3)):
         other, _, _ = train(tmp_path / str(options), run=run, **options)
         assert np.max(np.abs(flat(reference) - flat(other))) < 2e-6
@@ -265,6 +271,41 @@ def test_stop_and_resume_in_this_process_and_in_another_trainer(directory):
     assert saved.resumes == 1 and saved.rounds_charged == run.rounds
 
 
+def test_weights_go_out_and_come_back_in(tmp_path):
+    """``state_dict``, ``model.safetensors`` and the module hold the same, and another run begins with them."""
+    from safetensors.torch import load_file
+
+    first, _, result = train(tmp_path / "first")
+    saved, state = load_file(result.directory / "model.safetensors"), dpsgd.load_run(result.directory).state_dict()
+    assert set(saved) == set(state) == set(first.state_dict())
+    assert all(torch.equal(saved[name], value) and torch.equal(state[name], value) for name, value in first.state_dict().items())
+
+    class Seen(Callback):
+        def __init__(self):
+            self.calls, self.begun = [], None
+
+        def on_begin(self, trainer, outlook):
+            self.calls.append("begin")
+            self.begun = flat(trainer.model)
+
+        def on_round(self, trainer, done):
+            self.calls.append(done)
+
+        def on_epoch(self, trainer, measured):
+            self.calls.append("epoch")
+
+        def on_end(self, trainer):
+            self.calls.append("end")
+
+    for number, weights in enumerate((saved, state)):
+        torch.manual_seed(1 + number)
+        model, seen = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)), Seen()
+        model.load_state_dict(weights, strict=True)
+        train(tmp_path / str(number), model=model, run=samplers()["shuffle"], callbacks=[seen])
+        assert np.array_equal(seen.begun, flat(first)) and not np.array_equal(flat(model), flat(first))
+        assert seen.calls == ["begin", *range(1, 13), "epoch", "end"]
+
+
 KILLED = """
     import pathlib, signal, sys, torch, dpsgd
     from dpsgd.torch import Callback, Trainer
@@ -371,7 +412,7 @@ def test_models_that_the_native_engine_does_not_know(directory, model):
         x = torch.randint(10, (N, 5), generator=torch.Generator().manual_seed(0))
     torch.manual_seed(0)
     _, trainer, result = train(directory, model=model(), x=x, y=y)
-    assert result.finished and trainer.mode in ("vmap", "loop")
+    assert result.finished and trainer.mode in ("threads", "vmap", "loop")
     if model is Recurrent:
         assert trainer.mode == "loop"
 

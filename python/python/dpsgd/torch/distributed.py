@@ -19,6 +19,7 @@ Guarantee
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from dpsgd._dpsgd import Share
+from dpsgd.torch.rows import Block as RowBlock
 from dpsgd.torch.rows import Mode, Rows
 
 # Samples; the size of all groups, or of each; the groups of each unit; seeds; whether each group has its own size.
@@ -70,11 +72,9 @@ class Leader:
         self._number = 0
         self._has = [0] * self.world
 
-    def rows(
-        self, numbers: NDArray[np.uint32], size: int, seed: int | None = None
-    ) -> tuple[list[NDArray[np.float32]], NDArray[np.float32]]:
+    def blocks(self, numbers: NDArray[np.uint32], size: int, seed: int | None = None) -> Iterator[RowBlock]:
         """One step of an algorithm that walks through its group: the leader's work alone."""
-        return self.own.rows(numbers, size, seed)
+        return self.own.blocks(numbers, size, seed)
 
     def units(self, blocks: list[Block], bound: float, chunk: int) -> list[Sums]:
         """The sums of the units of all blocks, in their order."""

@@ -24,6 +24,7 @@ from dpsgd.torch import distributed as shared
 from dpsgd.torch.callbacks import Callback
 from dpsgd.torch.data import digest, refuse_training_samples, samples
 from dpsgd.torch.progress import Bar, progress_bar
+from dpsgd.torch.rehearsal import rehearse
 from dpsgd.torch.rows import Loss, Mode, Rows
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -130,15 +131,17 @@ class Trainer:
             directory: of the run; ``runs/DATA-NAME-1`` or the next free number if none is given.
             name: of the model in reports.
             data: of the data in reports.
-            mode: ``"vmap"``, ``"loop"`` (one backward pass a group), or ``"auto"``: vmap where it works, the loop
-                where that is faster. With a seed, name the mode to get the same bits everywhere.
+            mode: ``"vmap"``, ``"threads"`` (vmap over pieces of a batch, each on a thread of its own, with copies of the
+                module), ``"loop"`` (one backward pass a group), or ``"auto"``: threads where vmap works and a round
+                has work for them, the loop where that is faster. With a seed, name the mode and the chunk to get the
+                same bits everywhere.
             chunk: groups differentiated at once; by the size of the model if not given.
             randomness: ``"different"`` allows layers that draw at random, like dropout. What they draw follows secret
                 seeds of the run, not the state of PyTorch's generator, which others may know.
             distributed: share the work with the other processes of ``torch.distributed``; all of them make the same
                 trainer, with the same data, and call ``fit``. The result does not depend on how many there are.
             seed: draws everything from this number: reproducible, and **not private**.
-            threads: of the trainer; the result does not depend on it.
+            threads: of the trainer, and of ``mode="threads"``; the result does not depend on it.
             diagnostics: also write training loss and clipping to diagnostics.jsonl; they are **not private**.
             progress: a progress bar (needs tqdm or rich); by default in a terminal or a notebook only.
             callbacks: :class:`Callback` objects, or functions called after every epoch.
@@ -169,11 +172,12 @@ class Trainer:
             "diagnostics": diagnostics or None,
         }
         given = samples(x, y)
-        self._rows = Rows(model, loss, given, mode=mode, chunk=chunk, randomness=randomness)
+        self._rows = Rows(model, loss, given, mode=mode, chunk=chunk, randomness=randomness, threads=threads)
         self.distributed = distributed
         if distributed:
             shared.is_leader()
             # About a unit of groups, so that every process has something to do.
+            self._rows.alone = False
             self._rows.chunk = chunk or min(32, self._rows.chunk)
         self._test = None if test is None else samples(*test)
         if self._test is not None:
@@ -207,7 +211,7 @@ class Trainer:
         """
         self._rows.check_module()
         for groups, size in self._sizes:
-            self._rows.rehearse(size, groups)
+            rehearse(self._rows, size, groups)
         if self.distributed:
             shared.agree_on_mode(self._rows)
         self._rehearsed = True
@@ -307,7 +311,7 @@ class Trainer:
             self._settings,
             worker=worker,
             samples=len(self._rows.samples),
-            chunk=self._rows.chunk,
+            chunk=self._rows.call,
             weights=self._rows.flat.copy(),
             tensors=self._tensors(),
             directory=self.directory,
