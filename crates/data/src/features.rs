@@ -30,7 +30,7 @@ pub enum Features {
     /// [`Private`](crate::normalise::Private) centres and scales on its own: a linear model learns more from
     /// a noised gradient if no part of it is spent on what all images have in common.
     ScatteringFlat,
-    /// The share of each of 256 fixed filters in 4 × 4 cells of the image, see
+    /// The share of each of 512 fixed filters in 4 × 4 cells of the image, see
     /// [`dpsgd_engine::random_filters`], brought to mean 0 and variance 1 over the image.
     RandomFilters,
     /// The same for the image and its mirror image together: for images that mean the same both ways.

@@ -1,7 +1,7 @@
 //! Random filters of an image: features that need no training data.
 //!
 //! The features of Coates, Ng and Lee (2011), with a dictionary that nobody's images are needed for. Every
-//! patch of 6 × 6 pixels is brought to mean 0 and variance 1, and its product with each of 256 filters is
+//! patch of 6 × 6 pixels is brought to mean 0 and variance 1, and its product with each of 512 filters is
 //! taken. Filters are patches of drawn images, whitened ([`dictionary`]). Both signs are rectified beyond a
 //! threshold, max(0, r − 1) and max(0, −r − 1), averaged over the places of each cell of a grid of 4 × 4, and
 //! the square root is taken, which brings rare and frequent patterns to one scale.
@@ -18,7 +18,7 @@ use dpsgd_kernels::{Level, SLACK, each3};
 
 /// The number of filters. Each gives two channels: the positive parts of its products come before the
 /// negative parts of all.
-pub const FILTERS: usize = 256;
+pub const FILTERS: usize = 512;
 /// The pixels on each side of a patch.
 pub const SIDE: usize = 6;
 /// The cells on each side of the grid.
@@ -91,7 +91,7 @@ impl RandomFilters {
             shape,
             view,
             level,
-            panels: panels(&dictionary::filters(colours), level),
+            panels: panels(dictionary::filters(colours), level),
             patches: (0..columns.len()).map(|x| x * colours).collect(),
             products: (0..columns.len()).map(|x| x * FILTERS).collect(),
             rows,

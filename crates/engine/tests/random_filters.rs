@@ -75,7 +75,7 @@ fn it_is_its_definition() {
             let ours = f64::from(ours);
             assert!((ours * ours - expected).abs() < 2e-5 * (1.0 + expected), "{ours}² for {expected}");
         };
-        for (f, filter) in filters.chunks_exact(SIDE * SIDE * colours).enumerate().step_by(5) {
+        for (f, filter) in filters.chunks_exact(SIDE * SIDE * colours).enumerate().step_by(17) {
             for (y, x) in (0..GRID).flat_map(|y| (0..GRID).map(move |x| (y, x))) {
                 let rows = places(y, GRID, down);
                 let expected = mean(&image, shape, filter, [rows.clone(), places(x, GRID, across)]);

@@ -47,7 +47,7 @@ fn random_filters_are_normalised_in_every_image() {
     for (features, places) in [(Features::RandomFilters, 16), (Features::RandomFiltersMirrored, 8)] {
         let made = of(&split, features, 1).unwrap().train;
         assert_eq!(features.shape([16, 16, 3]).unwrap(), made.shape());
-        assert_eq!(made.input_len(), places * 512);
+        assert_eq!(made.input_len(), places * 1024);
         for image in 0..3 {
             let values = served(&made, image);
             let moment = |power: i32| values.iter().map(|x| f64::from(*x).powi(power)).sum::<f64>();

@@ -57,7 +57,7 @@ pub(super) fn features() -> impl TypedValueParser<Value = Features> {
         ),
         (
             "random-filters",
-            "The response to 256 fixed filters, both signs apart, in 4 × 4 cells of the image",
+            "The response to 512 fixed filters, both signs apart, in 4 × 4 cells of the image",
             Features::RandomFilters,
         ),
         (
