@@ -72,8 +72,8 @@ struct Transform {
 }
 
 enum Of {
-    Scattering(Scattering),
-    RandomFilters(RandomFilters),
+    Scattering(Box<Scattering>),
+    RandomFilters(Box<RandomFilters>),
 }
 
 impl Transform {
@@ -85,14 +85,14 @@ impl Transform {
                 let planes = scattering.features();
                 let flat = [1, 1, planes.iter().product()];
                 let shape = if features == Features::Scattering { planes } else { flat };
-                Self { of: Of::Scattering(scattering), shape, kinds: kinds(planes[2]) }
+                Self { of: Of::Scattering(scattering.into()), shape, kinds: kinds(planes[2]) }
             }
             Features::RandomFilters | Features::RandomFiltersMirrored => {
                 let mirrored = features == Features::RandomFiltersMirrored;
                 let view = if mirrored { View::Mirrored } else { View::Plain };
                 let filters = RandomFilters::new(of, view, level)?;
                 let shape = filters.features();
-                Self { of: Of::RandomFilters(filters), shape, kinds: vec![0; shape[2]] }
+                Self { of: Of::RandomFilters(filters.into()), shape, kinds: vec![0; shape[2]] }
             }
         })
     }
