@@ -3,7 +3,8 @@
 pub mod cache;
 
 use dpsgd_engine::Level;
-use dpsgd_engine::scattering::{CHANNELS, ORIENTATIONS, Scattering, ShapeError};
+use dpsgd_engine::random_filters::{self, RandomFilters, View};
+use dpsgd_engine::scattering::{self, CHANNELS, ORIENTATIONS, Scattering};
 use serde::{Deserialize, Serialize};
 
 use self::cache::Cache;
@@ -29,6 +30,11 @@ pub enum Features {
     /// [`Private`](crate::normalise::Private) centres and scales on its own: a linear model learns more from
     /// a noised gradient if no part of it is spent on what all images have in common.
     ScatteringFlat,
+    /// The share of each of 512 fixed filters in 4 × 4 cells of the image, see
+    /// [`dpsgd_engine::random_filters`], brought to mean 0 and variance 1 over the image.
+    RandomFilters,
+    /// The same for the image and its mirror image together: for images that mean the same both ways.
+    RandomFiltersMirrored,
 }
 
 impl Features {
@@ -37,23 +43,68 @@ impl Features {
         match self {
             Features::Scattering => "scattering",
             Features::ScatteringFlat => "scattering-flat",
+            Features::RandomFilters => "random-filters",
+            Features::RandomFiltersMirrored => "random-filters-mirrored",
         }
     }
 
     /// The transform whose numbers these are, in the same order: what the cache keeps.
     fn transform(self) -> &'static str {
         match self {
-            Features::Scattering | Features::ScatteringFlat => Features::Scattering.name(),
+            Features::ScatteringFlat => Features::Scattering.name(),
+            _ => self.name(),
         }
     }
 
     /// The shape of the features of a sample of the given shape.
     pub fn shape(self, of: [usize; 3]) -> Result<[usize; 3], FeaturesError> {
-        let shape = Scattering::new(of, Level::best())?.features();
-        Ok(match self {
-            Features::Scattering => shape,
-            Features::ScatteringFlat => [1, 1, shape.iter().product()],
+        Ok(Transform::new(self, of)?.shape)
+    }
+}
+
+/// Features of images of one shape.
+struct Transform {
+    of: Of,
+    /// The shape of the features of a sample.
+    shape: [usize; 3],
+    /// The kind of each channel: each is normalised on its own.
+    kinds: Vec<usize>,
+}
+
+enum Of {
+    Scattering(Box<Scattering>),
+    RandomFilters(Box<RandomFilters>),
+}
+
+impl Transform {
+    fn new(features: Features, of: [usize; 3]) -> Result<Self, FeaturesError> {
+        let level = Level::best();
+        Ok(match features {
+            Features::Scattering | Features::ScatteringFlat => {
+                let scattering = Scattering::new(of, level)?;
+                let planes = scattering.features();
+                let flat = [1, 1, planes.iter().product()];
+                let shape = if features == Features::Scattering { planes } else { flat };
+                Self { of: Of::Scattering(scattering.into()), shape, kinds: kinds(planes[2]) }
+            }
+            Features::RandomFilters | Features::RandomFiltersMirrored => {
+                let mirrored = features == Features::RandomFiltersMirrored;
+                let view = if mirrored { View::Mirrored } else { View::Plain };
+                let filters = RandomFilters::new(of, view, level)?;
+                let shape = filters.features();
+                Self { of: Of::RandomFilters(filters.into()), shape, kinds: vec![0; shape[2]] }
+            }
         })
+    }
+
+    /// The normalised features of some images.
+    fn apply(&self, images: &[f32], out: &mut [f32]) {
+        match &self.of {
+            Of::Scattering(scattering) => scattering.transform(images, out),
+            Of::RandomFilters(filters) => filters.transform(images, out),
+        }
+        let length = self.shape.iter().product();
+        out.chunks_exact_mut(length).for_each(|image| normalise(image, &self.kinds));
     }
 }
 
@@ -61,9 +112,12 @@ impl Features {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FeaturesError {
-    /// The images do not have a shape the features are defined for.
+    /// The images do not have a shape that scattering is defined for.
     #[error("features = {0}")]
-    Shape(#[from] ShapeError),
+    Scattering(#[from] scattering::ShapeError),
+    /// The images do not have a shape that random filters are defined for.
+    #[error("features = {0}")]
+    RandomFilters(#[from] random_filters::ShapeError),
     /// The features are not a valid data set.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -86,8 +140,8 @@ pub struct Taken {
 /// Neighbouring data sets have neighbouring features ([`Dataset::map`]): nothing is spent.
 pub fn of(split: &Split, features: Features, threads: usize) -> Result<Split, FeaturesError> {
     Ok(Split {
-        train: computed(&split.train, features, threads)?,
-        test: computed(&split.test, features, threads)?,
+        train: computed(&split.train, &Transform::new(features, split.train.shape())?, threads)?,
+        test: computed(&split.test, &Transform::new(features, split.test.shape())?, threads)?,
     })
 }
 
@@ -104,13 +158,13 @@ pub fn cached(
 ) -> Result<Taken, FeaturesError> {
     let (mut found, mut not_kept) = (true, None);
     let mut set = |pixels: &Dataset| -> Result<Dataset, FeaturesError> {
-        let shape = features.shape(pixels.shape())?;
-        let length = pixels.len() * shape.iter().product::<usize>();
+        let transform = Transform::new(features, pixels.shape())?;
+        let length = pixels.len() * transform.shape.iter().product::<usize>();
         if let Some(halves) = cache.read(features, pixels, length) {
-            return Ok(pixels.with_inputs(Inputs::Halves(halves), shape)?);
+            return Ok(pixels.with_inputs(Inputs::Halves(halves), transform.shape)?);
         }
         found = false;
-        let made = computed(pixels, features, threads)?;
+        let made = computed(pixels, &transform, threads)?;
         if let Inputs::Halves(halves) = made.inputs()
             && let Err(error) = cache.write(features, pixels, halves)
         {
@@ -122,15 +176,8 @@ pub fn cached(
     Ok(Taken { split, found, not_kept })
 }
 
-fn computed(pixels: &Dataset, features: Features, threads: usize) -> Result<Dataset, FeaturesError> {
-    let scattering = Scattering::new(pixels.shape(), Level::best())?;
-    let kinds = kinds(scattering.features()[2]);
-    let shape = features.shape(pixels.shape())?;
-    let length: usize = shape.iter().product();
-    Ok(pixels.map(shape, threads, BLOCK, |images, out| {
-        scattering.transform(images, out);
-        out.chunks_exact_mut(length).for_each(|image| normalise(image, &kinds));
-    })?)
+fn computed(pixels: &Dataset, transform: &Transform, threads: usize) -> Result<Dataset, FeaturesError> {
+    Ok(pixels.map(transform.shape, threads, BLOCK, |images, out| transform.apply(images, out))?)
 }
 
 /// The kind of each channel, of all colours.

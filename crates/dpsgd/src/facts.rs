@@ -139,7 +139,7 @@ impl Facts {
             rows.push(("Class weights", said));
         }
         if let Some(features) = settings.data.features {
-            let what = format!("{}: fixed wavelets of each image, which cost no privacy", features.name());
+            let what = format!("{}: fixed functions of each image, which cost no privacy", features.name());
             rows.push(("Features", what));
         }
         rows.push((

@@ -71,7 +71,7 @@ const FROM_DATA: &str = r#"
 "#;
 
 const FEATURES: &str = r#"
-# The network was trained on fixed features of the images (scattering), which PyTorch does not have:
+# The network was trained on fixed features of the images, which PyTorch does not have:
 # net(x) takes those. `dpsgd predict` takes images.
 "#;
 

@@ -2,8 +2,8 @@
 //!
 //! A [`NetworkSpec`](spec::NetworkSpec) becomes a checked [`Network`]; a [`GradientWorker`] runs it on
 //! [`Samples`] for one thread. Parameters are one flat vector in the engine's own order;
-//! [`Network::parameters`] says where each one is and how PyTorch arranges it. [`scattering`] computes image
-//! features without learning.
+//! [`Network::parameters`] says where each one is and how PyTorch arranges it. [`scattering`] and
+//! [`random_filters`] compute image features without learning.
 //!
 //! ```
 //! use dpsgd_engine::{Network, spec::LayerSpec, zoo};
@@ -21,12 +21,14 @@
 //! | [`Network`] | a checked network: shapes, parameters, safetensors in PyTorch's layout |
 //! | [`GradientWorker`] | clipped sums of gradients, losses, class scores |
 //! | [`scattering`] | fixed wavelet features |
+//! | [`random_filters`] | features from a fixed dictionary of patches |
 //! | [`views`] | flipped and shifted views of an image |
 //!
 //! The loops are in `dpsgd-kernels`, whose documentation says what they were measured against.
 
 mod layer;
 mod network;
+pub mod random_filters;
 pub mod scattering;
 pub mod spec;
 mod state;

@@ -30,11 +30,44 @@ fn both_sets_are_transformed_whatever_the_threads() {
 fn a_sample_has_the_features_it_has_alone() {
     let all = set([16, 16, 3], 37);
     let split = Split { train: all.clone(), test: set([16, 16, 3], 1) };
-    let together = of(&split, Features::Scattering, 2).unwrap().train;
-    for i in 0..all.len() {
-        let alone = Split { train: all.part(i..i + 1).unwrap(), test: split.test.clone() };
-        let alone = of(&alone, Features::Scattering, 1).unwrap().train;
-        assert_eq!(served(&alone, 0), served(&together, i), "sample {i}");
+    for features in [Features::Scattering, Features::RandomFilters, Features::RandomFiltersMirrored] {
+        let together = of(&split, features, 2).unwrap().train;
+        for i in (0..all.len()).step_by(if features == Features::Scattering { 1 } else { 9 }) {
+            let alone = Split { train: all.part(i..i + 1).unwrap(), test: split.test.clone() };
+            let alone = of(&alone, features, 1).unwrap().train;
+            assert_eq!(served(&alone, 0), served(&together, i), "sample {i}");
+        }
+    }
+}
+
+/// One kind: mean 0 and variance 1 over all places and filters of an image.
+#[test]
+fn random_filters_are_normalised_in_every_image() {
+    let split = Split { train: set([16, 16, 3], 3), test: set([16, 16, 3], 1) };
+    for (features, places) in [(Features::RandomFilters, 16), (Features::RandomFiltersMirrored, 8)] {
+        let made = of(&split, features, 1).unwrap().train;
+        assert_eq!(features.shape([16, 16, 3]).unwrap(), made.shape());
+        assert_eq!(made.input_len(), places * 1024);
+        for image in 0..3 {
+            let values = served(&made, image);
+            let moment = |power: i32| values.iter().map(|x| f64::from(*x).powi(power)).sum::<f64>();
+            let count = values.len() as f64;
+            assert!(moment(1).abs() < 1e-3 * count && (moment(2) / count - 1.0).abs() < 1e-3, "{image}");
+        }
+    }
+}
+
+/// Features of one name are never taken from the file of another.
+#[test]
+fn every_transform_has_its_own_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(directory.path());
+    let split = Split { train: set([16, 16, 1], 2), test: set([16, 16, 1], 3) };
+    for features in [Features::RandomFilters, Features::RandomFiltersMirrored, Features::Scattering] {
+        assert!(!cached(&split, features, 1, &cache).unwrap().found);
+        let again = cached(&split, features, 1, &cache).unwrap();
+        assert!(again.found);
+        assert_eq!(again.split, of(&split, features, 1).unwrap());
     }
 }
 
@@ -169,4 +202,7 @@ fn an_unsuitable_image_is_refused() {
     let split = Split { train: set([15, 16, 1], 1), test: set([15, 16, 1], 1) };
     let error = of(&split, Features::Scattering, 1).unwrap_err().to_string();
     assert!(error.starts_with("features = scattering: an image of 15 × 16"), "{error}");
+    let split = Split { train: set([8, 16, 1], 1), test: set([8, 16, 1], 1) };
+    let error = of(&split, Features::RandomFilters, 1).unwrap_err().to_string();
+    assert!(error.starts_with("features = random-filters: an image of 8 × 16"), "{error}");
 }

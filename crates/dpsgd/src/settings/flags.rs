@@ -55,5 +55,15 @@ pub(super) fn features() -> impl TypedValueParser<Value = Features> {
             "The same as one vector: --normalise private centres and scales every number on its own",
             Features::ScatteringFlat,
         ),
+        (
+            "random-filters",
+            "The response to 512 fixed filters, both signs apart, in 4 × 4 cells of the image",
+            Features::RandomFilters,
+        ),
+        (
+            "random-filters-mirrored",
+            "The same for the image and its mirror image together, where left and right do not matter",
+            Features::RandomFiltersMirrored,
+        ),
     ])
 }
