@@ -16,17 +16,15 @@ fn sums<const N: usize>(count: usize, terms: impl Fn(usize) -> [f64; N]) -> [f64
     let whole = count / LANES * LANES;
     for start in (0..whole).step_by(LANES) {
         for lane in 0..LANES {
-            let terms = terms(start + lane);
-            for n in 0..N {
-                lanes[n][lane] += terms[n];
+            for (sum, term) in lanes.iter_mut().zip(terms(start + lane)) {
+                sum[lane] += term;
             }
         }
     }
     let mut total = lanes.map(|lanes| lanes.iter().sum::<f64>());
     for i in whole..count {
-        let terms = terms(i);
-        for n in 0..N {
-            total[n] += terms[n];
+        for (sum, term) in total.iter_mut().zip(terms(i)) {
+            *sum += term;
         }
     }
     total
@@ -243,10 +241,9 @@ pub(super) fn turned<const N: usize>(terms: [(&[f64], &[f64]); N], step: f64, ep
                         }
                     }
                     for i in 0..block.len() / LANES {
-                        for n in 0..N {
-                            let (re, im) = (&terms[n].0[i], &terms[n].1[i]);
+                        for (sum, (re, im)) in sum.iter_mut().zip(terms) {
                             for lane in 0..LANES {
-                                sum[n][lane] += re[lane] * cos[lane] + im[lane] * sin[lane];
+                                sum[lane] += re[i][lane] * cos[lane] + im[i][lane] * sin[lane];
                             }
                         }
                         for lane in 0..LANES {
