@@ -150,6 +150,24 @@ pub trait Worker: Send {
     /// returns the mean loss.
     fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError>;
 
+    /// Takes the mean gradient over the samples of `group` and hands it to `part`, which may change the
+    /// parameters: every coordinate exactly once, in any number of stretches and in any order, each with where
+    /// it begins, the parameters there, and their gradient at the parameters before the call. Returns the mean
+    /// loss. `room` has length d.
+    ///
+    /// Provided by [`Worker::gradient`], in one stretch; an engine that hands over what is still in the cache
+    /// is faster.
+    fn gradient_in_parts(
+        &mut self,
+        group: &[u32],
+        room: &mut [f32],
+        part: &mut dyn FnMut(usize, &mut [f32], &[f32]),
+    ) -> Result<f32, ModelError> {
+        let loss = self.gradient(group, room)?;
+        part(0, self.weights_mut(), room);
+        Ok(loss)
+    }
+
     /// For every consecutive `size` samples of `samples` (a group): g = mean gradient,
     /// factor = scale(‖g‖), `sum += factor·g`. A factor of 0 adds nothing at all, even if g is
     /// NaN or infinite; scale is called exactly once per group, in order. Returns the sum over

@@ -113,6 +113,15 @@ impl Worker for GradientWorker {
         Ok(self.gradient(group, gradient))
     }
 
+    fn gradient_in_parts(
+        &mut self,
+        group: &[u32],
+        _room: &mut [f32],
+        part: &mut dyn FnMut(usize, &mut [f32], &[f32]),
+    ) -> Result<f32, ModelError> {
+        Ok(self.gradient_in_parts(group, part))
+    }
+
     fn add_scaled(
         &mut self,
         samples: &[u32],
