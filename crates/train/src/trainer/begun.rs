@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dpsgd_kernels::squares;
+use dpsgd_kernels::{Level, elementwise, squares};
 use rayon::prelude::*;
 
 use super::{Private, Round, Setting, Trainer, TrainerState, receive};
@@ -84,11 +84,9 @@ impl<M: Model, L: Charge> Trainer<M, L> {
         let noised = |mut block: Block<'_>| {
             noise.add(block.number, block.sum, block.update);
             *block.squares = squares(block.update);
-            for u in &mut *block.update {
-                *u *= share;
-            }
+            elementwise::scale(Level::best(), share, block.update);
             if kept < 1.0 {
-                block.weights.iter_mut().for_each(|w| *w *= kept);
+                elementwise::scale(Level::best(), kept, block.weights);
             }
             config.outer.apply_block(step, block.weights, block.update, &mut block.states);
         };
