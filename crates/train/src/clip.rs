@@ -219,33 +219,22 @@ pub struct ClippedSum {
     /// [`SHIFT`] where groups are drawn independently.
     shift: f64,
     values: Vec<f64>,
-    /// Whether the sum is empty although `values` still holds the last one: the first unit overwrites it,
-    /// which saves a pass over d numbers in double precision.
-    stale: bool,
     counts: Counts,
 }
 
 impl ClippedSum {
     /// An empty sum of results of d coordinates, each clipped to `bound`.
     pub fn new(dimension: usize, bound: f64) -> Self {
-        Self { bound, shift: 0.0, values: vec![0.0; dimension], stale: false, counts: Counts::default() }
+        Self { bound, shift: 0.0, values: vec![0.0; dimension], counts: Counts::default() }
     }
 
     /// Empties it, sets C, and says whether its groups are drawn
-    /// [independently](dpsgd_privacy::mechanism::Phase::independent_groups). It cannot be read before it is
-    /// [settled](ClippedSum::settle).
+    /// [independently](dpsgd_privacy::mechanism::Phase::independent_groups).
     pub fn reset(&mut self, bound: f64, independent_groups: bool) {
         self.bound = bound;
         self.shift = if independent_groups { SHIFT } else { 0.0 };
-        self.stale = true;
+        self.values.fill(0.0);
         self.counts = Counts::default();
-    }
-
-    /// Makes the sum of a round readable in which no unit may have been absorbed, as when a batch was empty.
-    pub fn settle(&mut self) {
-        if std::mem::take(&mut self.stale) {
-            self.values.fill(0.0);
-        }
     }
 
     /// 2C: how far the sum moves at most when one group's content is substituted; twice as far as when one is
@@ -255,12 +244,7 @@ impl ClippedSum {
     }
 
     /// U.
-    ///
-    /// # Panics
-    /// After [`ClippedSum::reset`], until it is [settled](ClippedSum::settle) or absorbs a unit: it still holds
-    /// the sum of the last round.
     pub fn values(&self) -> &[f64] {
-        assert!(!self.stale, "a sum is settled before it is read");
         &self.values
     }
 
@@ -272,11 +256,7 @@ impl ClippedSum {
     /// Adds the sum of a unit, which must have been clipped to the same C, and empties it.
     pub fn absorb(&mut self, unit: &mut UnitSum) {
         debug_assert!(self.bound == unit.bound && unit.counts.groups <= UNIT_GROUPS);
-        if std::mem::take(&mut self.stale) {
-            begin(&mut self.values, &mut unit.values);
-        } else {
-            absorb(&mut self.values, &mut unit.values);
-        }
+        absorb(&mut self.values, &mut unit.values);
         self.take_counts(unit);
     }
 
@@ -288,19 +268,6 @@ impl ClippedSum {
             self.values.iter_mut().for_each(|x| *x *= (longest / norm).min(1.0));
         }
     }
-}
-
-/// [`absorb`] for an empty total, whatever its numbers are. Adding zero makes −0 what it would be there.
-fn begin(total: &mut [f64], unit: &mut [f32]) {
-    fast(
-        #[inline(always)]
-        || {
-            for (sum, x) in total.iter_mut().zip(unit) {
-                *sum = 0.0 + f64::from(*x);
-                *x = 0.0;
-            }
-        },
-    );
 }
 
 /// Adds single-precision values to double-precision ones and empties them.

@@ -208,7 +208,6 @@ impl ClippedSum {
         pool: Option<&ThreadPool>,
     ) {
         debug_assert!(self.bound == unit.bound && ends.is_sorted_by(|a, b| a < b));
-        self.settle();
         let factors = add(rows, unit.bound, &mut unit.values, &mut self.values, ends, pool);
         let mut ends = ends.iter().peekable();
         for (row, &(_, clipped)) in factors.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dpsgd_kernels::{Level, elementwise, squares};
+use dpsgd_kernels::squares;
 use rayon::prelude::*;
 
 use super::{Private, Round, Setting, Trainer, TrainerState, receive};
@@ -84,9 +84,11 @@ impl<M: Model, L: Charge> Trainer<M, L> {
         let noised = |mut block: Block<'_>| {
             noise.add(block.number, block.sum, block.update);
             *block.squares = squares(block.update);
-            elementwise::scale(Level::best(), share, block.update);
+            for u in &mut *block.update {
+                *u *= share;
+            }
             if kept < 1.0 {
-                elementwise::scale(Level::best(), kept, block.weights);
+                block.weights.iter_mut().for_each(|w| *w *= kept);
             }
             config.outer.apply_block(step, block.weights, block.update, &mut block.states);
         };

@@ -338,7 +338,6 @@ impl<W: Worker> Groups<W> {
             (Form::Groups, None) => self.take_units(0, work, &AtomicUsize::new(0)),
         }
         let turn = self.turn.get_mut().unwrap_or_else(PoisonError::into_inner);
-        turn.total.settle();
         match turn.failure.take() {
             Some((_, error)) => Err(error.into()),
             None if turn.interrupted => Err(Halt::Interrupted),
