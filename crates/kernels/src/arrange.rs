@@ -16,14 +16,16 @@ versions! {
         assert!(out.len() >= columns.div_ceil(width) * rows * width, "room for all panels");
         for (panel, first) in out.chunks_exact_mut(rows * width).zip((0..columns).step_by(width)) {
             let n = width.min(columns - first);
-            let rows = panel.chunks_exact_mut(width).zip(from.chunks_exact(columns));
-            if n % 8 == 0 {
-                // Of known length: a copy of unknown length is a call, once for every row.
-                rows.for_each(|(to, from)| to.as_chunks_mut::<8>().0.iter_mut()
-                    .zip(from[first..][..n].as_chunks::<8>().0)
-                    .for_each(|(to, from)| *to = *from));
-            } else {
-                rows.for_each(|(to, from)| to[..n].copy_from_slice(&from[first..][..n]));
+            for (to, from) in panel.chunks_exact_mut(width).zip(from.chunks_exact(columns)) {
+                let from = &from[first..][..n];
+                if n.is_multiple_of(8) {
+                    // Of known lengths: a copy of unknown length is a call, once for every row.
+                    for (to, from) in to.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<8>().0) {
+                        *to = *from;
+                    }
+                } else {
+                    to[..n].copy_from_slice(from);
+                }
             }
         }
     }

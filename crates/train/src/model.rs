@@ -83,6 +83,9 @@ pub enum Form {
 /// to d.
 pub type RowSink<'a> = dyn FnMut(&[&[f32]], &[f32]) + Send + 'a;
 
+/// Receives a gradient stretch by stretch: where it begins, the parameters there, and their gradient.
+pub type PartSink<'a> = dyn FnMut(usize, &mut [f32], &[f32]) + 'a;
+
 /// Where the random bits of some samples of a round come from.
 ///
 /// # Guarantee
@@ -161,7 +164,7 @@ pub trait Worker: Send {
         &mut self,
         group: &[u32],
         room: &mut [f32],
-        part: &mut dyn FnMut(usize, &mut [f32], &[f32]),
+        part: &mut PartSink<'_>,
     ) -> Result<f32, ModelError> {
         let loss = self.gradient(group, room)?;
         part(0, self.weights_mut(), room);
