@@ -40,4 +40,4 @@ pub use dpsgd_kernels::Level;
 pub use layer::loss::Label;
 pub use network::{MOST_NUMBERS, Network, NetworkError, Parameter, Start};
 pub use state::StateError;
-pub use worker::{GradientWorker, Measured, Samples};
+pub use worker::{GradientWorker, Measured, Parts, Samples};

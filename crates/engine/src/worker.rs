@@ -17,6 +17,7 @@ use crate::layer::dropout;
 use crate::layer::loss::{self, Label};
 use crate::network::Network;
 use crate::views::{Augment, Seen, Views};
+pub use backward::Parts;
 use backward::Sink;
 use room::Room;
 
@@ -177,6 +178,40 @@ impl GradientWorker {
     pub fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> f32 {
         let loss = self.gradient_of_group(0, group, gradient);
         self.seeds.draws += 1;
+        loss
+    }
+
+    /// Hands the mean gradient over the samples to `part`, which may change the parameters: every coordinate
+    /// once, in any order, with the parameter it belongs to. Returns the mean loss.
+    ///
+    /// The gradient is the one that [`gradient`](Self::gradient) would write, bit for bit, as long as `part`
+    /// leaves finite parameters. That of one sample is never written down whole: the steps of an algorithm meet
+    /// it in the first-level cache.
+    pub fn gradient_in_parts(&mut self, group: &[u32], part: &mut Parts) -> f32 {
+        if let [sample] = *group
+            && self.augment.is_none()
+        {
+            let loss = self.sample_in_parts(sample, part);
+            self.seeds.draws += 1;
+            return loss;
+        }
+        let mut gradient = take(&mut self.group);
+        gradient.resize(self.network.dimension(), 0.0);
+        let loss = self.gradient(group, &mut gradient);
+        part(0, self.weights_mut(), &gradient);
+        self.group = gradient;
+        loss
+    }
+
+    fn sample_in_parts(&mut self, sample: u32, part: &mut Parts) -> f32 {
+        let (network, samples, room) = (&*self.network, &*self.samples, &mut self.room);
+        room.refresh(network);
+        room.expect_parts(network);
+        room.keys.clear();
+        self.seeds.write(0, 0, 1, &mut room.keys);
+        room.forward(network, samples, &[sample]);
+        let loss = room.losses(network, samples, &[sample], 1.0, self.smoothing);
+        room.backward(network, 1, Sink::Parts(part));
         loss
     }
 

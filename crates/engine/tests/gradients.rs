@@ -63,6 +63,19 @@ fn check(spec: NetworkSpec, size: usize) {
             for (i, (g, e)) in gradient.iter().zip(exact).enumerate() {
                 assert!((f64::from(*g) - e).abs() < 1e-5 * (1.0 + norm(exact)), "{level:?} {i}: {g} {e}");
             }
+            // The same bits part by part, each coordinate once, for somebody who moves the parameters meanwhile.
+            let mut parts = vec![f32::NAN; w.len()];
+            worker.seed(&seeds[h..=h]);
+            let loss_in_parts = worker.gradient_in_parts(group, &mut |first, weights, part| {
+                assert_eq!(weights.len(), part.len());
+                assert_eq!(weights, &w[first..][..part.len()]);
+                assert!(parts[first..][..part.len()].iter().all(|g| g.is_nan()), "{level:?} {first} again");
+                parts[first..][..part.len()].copy_from_slice(part);
+                weights.fill(1e3);
+            });
+            assert_eq!(f64::from(loss_in_parts), found);
+            assert_eq!(parts, gradient, "{level:?}");
+            worker.weights_mut().copy_from_slice(&w);
         }
         // Three groups at once, skipping the second.
         let everyone: Vec<u32> = groups.concat();

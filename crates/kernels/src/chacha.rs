@@ -14,6 +14,7 @@ const BLOCK: usize = 16;
 pub const BATCH: usize = 16 * BLOCK;
 
 /// "expand 32-byte k".
+#[cfg(any(test, target_arch = "x86_64"))]
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
 /// Writes the keystream of a key and a 64-bit nonce (Bernstein's layout: then a 64-bit counter), from block
@@ -24,18 +25,24 @@ const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]
 /// If the length of `out` is not a multiple of [`BATCH`].
 #[inline]
 #[must_use]
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables, reason = "no version of its own"))]
 pub fn keystream(level: Level, key: &[u32; 8], nonce: u64, first: u64, out: &mut [u32]) -> bool {
     assert!(out.len().is_multiple_of(BATCH), "whole batches");
     match level.check() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `check` has made sure of the instructions.
-        Level::Avx2 => unsafe { x86::avx2(key, nonce, first, out) },
+        Level::Avx2 => {
+            // SAFETY: `check` has made sure of the instructions.
+            unsafe { x86::avx2(key, nonce, first, out) };
+            true
+        }
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        Level::Avx512 => unsafe { x86::avx512(key, nonce, first, out) },
-        _ => return false,
+        Level::Avx512 => {
+            // SAFETY: as above.
+            unsafe { x86::avx512(key, nonce, first, out) };
+            true
+        }
+        _ => false,
     }
-    true
 }
 
 /// A register with one word of each of several blocks.

@@ -219,20 +219,21 @@ versions! {
         total
     }
 
-    /// sum\[c\] ← sum\[c\] + Σ over pixels of x, whose rows of `channels` are contiguous.
-    pub fn add_columns(level: Level, x: &[f32], channels: usize, sum: &mut [f32]) {
+    /// sum\[c\] ← sum\[c\] + Σ over the pixels of an image, whose rows of `row` numbers begin `pitch` apart.
+    pub fn add_columns(level: Level, x: &[f32], pitch: usize, row: usize, channels: usize, sum: &mut [f32]) {
         let sum = &mut sum[..channels];
+        let rows = || x.chunks(pitch).map(|x| &x[..row]);
         // Eight pixels side by side: whole vectors, however few the channels.
         let mut wide = [0.0f32; 512];
         let Some(wide) = wide.get_mut(..8 * channels) else {
-            for pixel in x.chunks_exact(channels) {
+            for pixel in rows().flat_map(|x| x.chunks_exact(channels)) {
                 for (sum, x) in sum.iter_mut().zip(pixel) {
                     *sum += x;
                 }
             }
             return;
         };
-        for pixels in x.chunks(wide.len()) {
+        for pixels in rows().flat_map(|x| x.chunks(8 * channels)) {
             for (sum, x) in wide.iter_mut().zip(pixels) {
                 *sum += x;
             }

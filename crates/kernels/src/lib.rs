@@ -21,7 +21,7 @@
 //! * calling a function compiled for more instructions than the baseline, sound because the level was
 //!   detected first ([`Level::run`]);
 //! * unchecked loads and stores in [`multiply`] and [`dots`], sound because the extent of every slice is
-//!   checked once, before the loops; those of [`chacha`] are checked one by one.
+//!   checked once, before the loops, and in [`arrange`]; those of [`chacha`] are checked one by one.
 //!
 //! Miri reports no vector extensions, so under Miri everything runs at [`Level::Portable`], pointer
 //! arithmetic included.
@@ -56,6 +56,7 @@
 //! AVX2 and AVX-512.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod arrange;
 pub mod chacha;
 pub mod dots;
 mod each;

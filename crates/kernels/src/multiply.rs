@@ -264,50 +264,65 @@ unsafe fn block<S: Simd, const F: Finish, const V: usize>(
     total
 }
 
-/// As many blocks of V vectors of a single row as there are; returns the first column that is left. One row
-/// has too few sums to keep the multipliers busy, so it takes more columns at a time.
+/// V vectors of a single row, the last of which may be a part of one. One row has too few sums to keep the
+/// multipliers busy, so it takes more columns at a time.
 #[inline(always)]
 unsafe fn wide<S: Simd, const F: Finish, const V: usize>(
     product: &Product,
-    mut column: usize,
+    column: usize,
     destination: &Destination,
-    total: &mut f64,
-) -> usize {
-    while product.columns - column >= V * S::LANES {
-        // SAFETY: `Product::check` has checked the row, its place and all columns.
-        unsafe {
-            let a = [product.a.as_ptr().add(*product.rows.list.get_unchecked(0) as usize)];
-            let sums = tile::<S, 1, V>(a, product.b.as_ptr().add(column), &product.walk);
-            let at = destination.c.add(*destination.places.list.get_unchecked(0) as usize + column);
-            let mut square = S::zero();
-            for (v, &sum) in sums[0].iter().enumerate() {
-                let offset = v * S::LANES;
-                square = destination.put::<S, F>(at.add(offset), column + offset, sum, square);
-            }
-            if F == SQUARE {
-                *total += f64::from(S::sum(square));
-            }
+) -> f64 {
+    let last = (product.columns - column - (V - 1) * S::LANES).min(S::LANES);
+    // SAFETY: `Product::check` has checked the row, its place and all columns.
+    unsafe {
+        let a = [product.a.as_ptr().add(*product.rows.list.get_unchecked(0) as usize)];
+        let sums = tile::<S, 1, V>(a, product.b.as_ptr().add(column), &product.walk);
+        let at = destination.c.add(*destination.places.list.get_unchecked(0) as usize + column);
+        let mut square = S::zero();
+        for (v, &sum) in sums[0].iter().enumerate() {
+            let (at, column) = (at.add(v * S::LANES), column + v * S::LANES);
+            square = if v + 1 < V || last == S::LANES {
+                destination.put::<S, F>(at, column, sum, square)
+            } else {
+                destination.put_first::<S, F>(at, column, sum, last, square)
+            };
         }
-        column += V * S::LANES;
+        if F == SQUARE { f64::from(S::sum(square)) } else { 0.0 }
     }
-    column
+}
+
+/// A single row, eight vectors at a time.
+#[inline(always)]
+unsafe fn single<S: Simd, const F: Finish>(product: &Product, destination: &Destination) -> f64 {
+    let mut total = 0.0;
+    for column in (0..product.columns).step_by(8 * S::LANES) {
+        // SAFETY: as in `wide`.
+        total += unsafe {
+            match (product.columns - column).div_ceil(S::LANES) {
+                1 => wide::<S, F, 1>(product, column, destination),
+                2 => wide::<S, F, 2>(product, column, destination),
+                3 => wide::<S, F, 3>(product, column, destination),
+                4 => wide::<S, F, 4>(product, column, destination),
+                5 => wide::<S, F, 5>(product, column, destination),
+                6 => wide::<S, F, 6>(product, column, destination),
+                7 => wide::<S, F, 7>(product, column, destination),
+                _ => wide::<S, F, 8>(product, column, destination),
+            }
+        };
+    }
+    total
 }
 
 /// All columns, a panel at a time, so that the panel of B stays in the cache while the rows pass.
 #[inline(always)]
 unsafe fn drive<S: Simd, const F: Finish>(product: &Product, destination: &Destination) -> f64 {
     let panel = 2 * S::LANES;
-    let mut total = 0.0;
-    let mut begin = 0;
     if product.rows.list.len() == 1 && product.panel == panel {
         // SAFETY: as above.
-        unsafe {
-            begin = wide::<S, F, 8>(product, begin, destination, &mut total);
-            begin = wide::<S, F, 4>(product, begin, destination, &mut total);
-        }
+        return unsafe { single::<S, F>(product, destination) };
     }
-    // The blocks above are whole panels.
-    for (i, column) in (0..product.columns).step_by(panel).enumerate().skip(begin / panel) {
+    let mut total = 0.0;
+    for (i, column) in (0..product.columns).step_by(panel).enumerate() {
         // SAFETY: `Product::check` has checked the last panel.
         unsafe {
             let b = product.b.as_ptr().add(i * product.panel);

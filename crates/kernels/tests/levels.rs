@@ -61,7 +61,7 @@ fn elementwise_loops_give_the_same_bits() {
         same("add_scaled", |level| changed(&|d| elementwise::add_scaled(level, 0.3, &x, d)));
         same("scale", |level| changed(&|d| elementwise::scale(level, 0.3, d)));
         same("square", |level| vec![elementwise::square(level, &x).to_bits()]);
-        same("add_columns", |level| changed(&|d| elementwise::add_columns(level, &x, 1, d)));
+        same("add_columns", |level| changed(&|d| elementwise::add_columns(level, &x, n, n, 1, d)));
         same("outer", |level| {
             let mut out = vec![0.0; 3 * n];
             elementwise::outer(level, &x[..1].repeat(3), &y, &mut out);

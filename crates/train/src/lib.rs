@@ -100,7 +100,7 @@ pub use charge::{Charge, Unrecorded};
 pub use error::{PlanError, RoundError, TrainerError};
 pub use hook::Hook;
 pub use inner::{GroupContext, GroupResult, Inner, InnerAlgorithm, InnerSequence, Vectors};
-pub use model::{Form, Model, ModelError, RowSink, SampleBits, Worker};
+pub use model::{Form, Model, ModelError, PartSink, RowSink, SampleBits, Worker};
 #[cfg(feature = "native")]
 pub use native::Native;
 pub use noise::NoiseKind;

@@ -83,6 +83,9 @@ pub enum Form {
 /// to d.
 pub type RowSink<'a> = dyn FnMut(&[&[f32]], &[f32]) + Send + 'a;
 
+/// Receives a gradient stretch by stretch: where it begins, the parameters there, and their gradient.
+pub type PartSink<'a> = dyn FnMut(usize, &mut [f32], &[f32]) + 'a;
+
 /// Where the random bits of some samples of a round come from.
 ///
 /// # Guarantee
@@ -149,6 +152,24 @@ pub trait Worker: Send {
     /// Overwrites `gradient` (length d) with the mean gradient over the samples of `group`;
     /// returns the mean loss.
     fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError>;
+
+    /// Takes the mean gradient over the samples of `group` and hands it to `part`, which may change the
+    /// parameters: every coordinate exactly once, in any number of stretches and in any order, each with where
+    /// it begins, the parameters there, and their gradient at the parameters before the call. Returns the mean
+    /// loss. `room` has length d.
+    ///
+    /// Provided by [`Worker::gradient`], in one stretch; an engine that hands over what is still in the cache
+    /// is faster.
+    fn gradient_in_parts(
+        &mut self,
+        group: &[u32],
+        room: &mut [f32],
+        part: &mut PartSink<'_>,
+    ) -> Result<f32, ModelError> {
+        let loss = self.gradient(group, room)?;
+        part(0, self.weights_mut(), room);
+        Ok(loss)
+    }
 
     /// For every consecutive `size` samples of `samples` (a group): g = mean gradient,
     /// factor = scale(‖g‖), `sum += factor·g`. A factor of 0 adds nothing at all, even if g is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dpsgd_engine::views::Augment;
 use dpsgd_engine::{GradientWorker, Level, Network, Samples};
 
-use crate::model::{Model, ModelError, SampleBits, Worker};
+use crate::model::{Model, ModelError, PartSink, SampleBits, Worker};
 
 /// A network of `dpsgd-engine` on its training samples.
 pub struct Native {
@@ -111,6 +111,15 @@ impl Worker for GradientWorker {
 
     fn gradient(&mut self, group: &[u32], gradient: &mut [f32]) -> Result<f32, ModelError> {
         Ok(self.gradient(group, gradient))
+    }
+
+    fn gradient_in_parts(
+        &mut self,
+        group: &[u32],
+        _room: &mut [f32],
+        part: &mut PartSink<'_>,
+    ) -> Result<f32, ModelError> {
+        Ok(self.gradient_in_parts(group, part))
     }
 
     fn add_scaled(

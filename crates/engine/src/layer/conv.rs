@@ -2,7 +2,7 @@
 
 use crate::network::Tensor;
 use dpsgd_kernels::multiply::{Product, Table, Walk};
-use dpsgd_kernels::{Level, SLACK, elementwise};
+use dpsgd_kernels::{Level, SLACK, arrange, elementwise};
 
 /// A convolution. The flat vector holds its weights as \[y\]\[x\]\[in\]\[out\].
 #[derive(Clone, Debug)]
@@ -85,28 +85,17 @@ impl Conv {
         let (rows, outputs, width) = (self.fan_in(), to.channels, level.panel());
         let weights = &w[self.weights..][..rows * outputs];
         if outputs > width {
-            let panels = outputs.div_ceil(width);
-            packed.forward.resize(panels * rows * width + SLACK, 0.0);
-            for (panel, columns) in
-                packed.forward.chunks_exact_mut(rows * width).zip((0..outputs).step_by(width))
-            {
-                let n = width.min(outputs - columns);
-                for (row, weights) in panel.chunks_exact_mut(width).zip(weights.chunks_exact(outputs)) {
-                    row[..n].copy_from_slice(&weights[columns..columns + n]);
-                }
-            }
+            packed.forward.resize(outputs.div_ceil(width) * rows * width + SLACK, 0.0);
+            arrange::panels(level, weights, outputs, width, &mut packed.forward);
         }
         if backward {
             let run = self.kernel[1] * from.channels;
             let panels = run.div_ceil(width);
-            packed.backward.resize(self.kernel[0] * panels * outputs * width + SLACK, 0.0);
-            for (y, weights) in weights.chunks_exact(run * outputs).enumerate() {
-                for (i, weights) in weights.chunks_exact(outputs).enumerate() {
-                    let first = (y * panels + i / width) * outputs * width + i % width;
-                    for (to, w) in packed.backward[first..].iter_mut().step_by(width).zip(weights) {
-                        *to = *w;
-                    }
-                }
+            let size = panels * outputs * width;
+            packed.backward.resize(self.kernel[0] * size + SLACK, 0.0);
+            for (weights, packed) in weights.chunks_exact(run * outputs).zip(packed.backward.chunks_mut(size))
+            {
+                arrange::transposed_panels(level, weights, outputs, width, packed);
             }
         }
     }
@@ -182,10 +171,9 @@ impl Conv {
             if fresh {
                 bias[..to.channels].fill(0.0);
             }
-            for y in 0..to.height {
-                let row = &dy[to.row(y)..][..to.row_numbers()];
-                elementwise::add_columns(level, row, to.channels, bias);
-            }
+            let row = to.row_numbers();
+            let image = &dy[to.row(0)..to.row(to.height - 1) + row];
+            elementwise::add_columns(level, image, to.pitch(), row, to.channels, bias);
             if fresh {
                 square += elementwise::square(level, &bias[..to.channels]);
             }

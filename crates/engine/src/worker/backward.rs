@@ -6,6 +6,7 @@ use std::ops::Range;
 use dpsgd_kernels::{SLACK, elementwise};
 
 use super::Room;
+use super::room::PART;
 use crate::layer::attend::Attend;
 use crate::layer::conv::Conv;
 use crate::layer::dropout::Dropout;
@@ -23,7 +24,13 @@ pub(super) enum Sink<'s> {
     Samples,
     /// To a flat vector, which the first samples overwrite if it is `fresh`.
     Flat { gradient: &'s mut [f32], fresh: bool },
+    /// To somebody who may change the parameters: the gradient of a single sample, part by part, each as soon
+    /// as nothing needs the parameters of its step any more.
+    Parts(&'s mut Parts<'s>),
 }
+
+/// Takes the gradient of some consecutive parameters: where they begin, the parameters, the gradient.
+pub type Parts<'s> = dyn FnMut(usize, &mut [f32], &[f32]) + 's;
 
 impl Room {
     /// Backpropagates through the `n` samples of a chunk.
@@ -95,6 +102,13 @@ impl Room {
                 let (weights, bias) = gradient[conv.weights..].split_at_mut(conv.numbers());
                 conv.gradient(level, x, dy, *fresh && i == 0, weights, bias);
             }
+            Sink::Parts(part) => {
+                let numbers = conv.numbers() + conv.bias.map_or(0, |_| network.tensors[conv.output].channels);
+                let (weights, bias) = self.part.split_at_mut(conv.numbers());
+                conv.gradient(level, x, dy, true, weights, bias);
+                // The gradient of its input is computed from the packed weights, which stay.
+                part(conv.weights, &mut self.weights[conv.weights..][..numbers], &self.part[..numbers]);
+            }
         }
     }
 
@@ -114,9 +128,29 @@ impl Room {
         }
         if wanted {
             let mut dx = take(&mut self.gradients[linear.input]);
-            let dy = self.rows(&self.gradients, linear.output, range);
+            let dy = self.rows(&self.gradients, linear.output, range.clone());
             linear.backward(self.level, &self.weights, dy, &mut dx, self.strides[linear.input]);
             self.gradients[linear.input] = dx;
+        }
+        if let Sink::Parts(part) = sink {
+            self.linear_parts(linear, range.start, part);
+        }
+    }
+
+    /// The gradient of a linear layer for sample `i`, some rows at a time.
+    fn linear_parts(&mut self, linear: &Linear, i: usize, part: &mut Parts) {
+        let row = |buffers: &[Vec<f32>], tensor: usize| i * self.strides[tensor]..buffers[tensor].len();
+        let x = &self.values[linear.input][row(&self.values, linear.input)][..linear.inputs];
+        let dy = &self.gradients[linear.output][row(&self.gradients, linear.output)][..linear.outputs];
+        let mut first = linear.weights;
+        for x in x.chunks((PART / linear.outputs).max(1)) {
+            let gradient = &mut self.part[..x.len() * linear.outputs];
+            elementwise::outer(self.level, x, dy, gradient);
+            part(first, &mut self.weights[first..][..gradient.len()], gradient);
+            first += gradient.len();
+        }
+        if let Some(bias) = linear.bias {
+            part(bias, &mut self.weights[bias..][..linear.outputs], dy);
         }
     }
 
@@ -211,6 +245,12 @@ impl Room {
                 }
                 embed.gradient(level, x, dy, tables);
             }
+            Sink::Parts(part) => {
+                let tables = &mut self.part[..numbers];
+                tables.fill(0.0);
+                embed.gradient(level, x, dy, tables);
+                part(embed.weights, &mut self.weights[embed.weights..][..numbers], tables);
+            }
         }
     }
 
@@ -250,6 +290,7 @@ impl Room {
                 let at = normalise.parameters.map_or(0, |(offset, _)| offset);
                 (&mut gradient[at..at + numbers], *fresh && first == 0)
             }
+            Sink::Parts(_) => (&mut self.part[..numbers], true),
         };
         if fresh {
             gradient.fill(0.0);
@@ -260,8 +301,12 @@ impl Room {
         let dx_wanted = wanted.then_some(&mut dx[..]);
         normalise.backward(&self.weights, shapes, &chunk, &self.saved[index], dy, dx_wanted, gradient);
         let square = elementwise::square(self.level, gradient);
-        if let Sink::Samples = sink {
-            self.squares[first] += square;
+        match (sink, normalise.parameters) {
+            (Sink::Samples, _) => self.squares[first] += square,
+            (Sink::Parts(part), Some((at, _))) => {
+                part(at, &mut self.weights[at..at + numbers], &self.part[..numbers]);
+            }
+            _ => {}
         }
         self.gradients[normalise.input] = dx;
     }

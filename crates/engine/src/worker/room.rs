@@ -14,6 +14,10 @@ use crate::network::Network;
 /// How many numbers a chunk may have and still stay in the cache.
 const CACHE: usize = 96 * 1024;
 
+/// About how many numbers of a linear layer's gradient are formed at a time where it is handed over part by
+/// part: with the parameters and the state of an algorithm they fit in the first-level cache.
+pub(super) const PART: usize = 2048;
+
 /// Buffers for the weights, values and gradients of a chunk of samples.
 pub(super) struct Room {
     pub(super) level: Level,
@@ -35,6 +39,8 @@ pub(super) struct Room {
     pub(super) saved: Vec<Saved>,
     /// The materialised gradients of the samples of a chunk, where every sample is a group.
     pub(super) dense: Vec<f32>,
+    /// A part of the gradient of one sample, where it is handed over part by part.
+    pub(super) part: Vec<f32>,
     /// The sums of their squares.
     pub(super) squares: Vec<f64>,
     /// One sample's input as the data set serves it.
@@ -75,6 +81,7 @@ impl Room {
             chosen: vec![Vec::new(); network.steps.len()],
             saved: vec![Saved::default(); network.steps.len()],
             dense: buffer(capacity, dense_stride),
+            part: Vec::new(),
             squares: vec![0.0; capacity],
             input: vec![0.0; network.tensors[0].numbers()],
             row: Vec::new(),
@@ -94,6 +101,16 @@ impl Room {
     pub(super) fn weights_mut(&mut self, dimension: usize) -> &mut [f32] {
         self.stale = true;
         &mut self.weights[..dimension]
+    }
+
+    /// Gets ready to hand the gradient of a sample over part by part, to somebody who may change the weights.
+    pub(super) fn expect_parts(&mut self, network: &Network) {
+        self.stale = true;
+        if self.part.is_empty() {
+            // Everything of a convolution or of tables at once; of a linear layer at least one row.
+            let row = network.tensors.iter().map(|tensor| tensor.channels).max().unwrap_or(0);
+            self.part = vec![0.0; network.dense.max(row).max(PART) + SLACK];
+        }
     }
 
     /// Packs the weights of the convolutions again if they may have changed.

@@ -6,8 +6,8 @@ use super::{GroupContext, ModelError};
 
 pub(super) fn run(group: &mut GroupContext<'_>, step: f64, epsilon: f64) -> Result<f32, ModelError> {
     let (eta, epsilon) = (step as f32, epsilon as f32);
-    walk(group, step, false, |_, vectors, sum| {
-        with_one(vectors, sum, |w, v, g| {
+    walk(group, step, false, |_, stretch, sum| {
+        with_one(stretch, sum, |w, v, g| {
             *v += g * g;
             *w -= eta * g / (v.sqrt() + epsilon);
         });

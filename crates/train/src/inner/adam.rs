@@ -11,8 +11,13 @@ pub(super) fn run(
     (beta1, beta2): (f64, f64),
     epsilon: f64,
 ) -> Result<f32, ModelError> {
-    walk(group, step, false, |t, vectors, sum| {
-        let constants = Adam::new(step, beta1, beta2, epsilon, t);
-        with_two(vectors, sum, |w, m, v, g| *w -= constants.step(m, v, g));
+    // The powers of β take longer than the step on a short stretch: once for every t.
+    let at = |t| Adam::new(step, beta1, beta2, epsilon, t);
+    let (mut of, mut constants) = (1, at(1));
+    walk(group, step, false, |t, stretch, sum| {
+        if t != of {
+            (of, constants) = (t, at(t));
+        }
+        with_two(stretch, sum, |w, m, v, g| *w -= constants.step(m, v, g));
     })
 }

@@ -1,6 +1,7 @@
 //! What an algorithm A is given, and what it has to give.
 
 use std::fmt;
+use std::ops::Range;
 
 use dpsgd_kernels::write2;
 
@@ -156,6 +157,23 @@ pub struct Vectors<'a> {
     pub result: &'a mut [f32],
 }
 
+/// The same consecutive coordinates of the vectors of a group, and its states whole.
+pub(super) struct Stretch<'a> {
+    /// Where it begins.
+    pub(super) first: usize,
+    pub(super) weights: &'a mut [f32],
+    pub(super) gradient: &'a [f32],
+    pub(super) states: &'a mut [Vec<f32>],
+    pub(super) result: &'a mut [f32],
+}
+
+impl Stretch<'_> {
+    /// Its coordinates.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.first..self.first + self.gradient.len()
+    }
+}
+
 impl<'a> GroupContext<'a> {
     /// A fresh group: the parameters at `start`, the states at zero. The result is the caller's to empty.
     pub(crate) fn new(
@@ -224,6 +242,26 @@ impl<'a> GroupContext<'a> {
     fn no_member(&self, member: usize) -> ModelError {
         let size = self.samples.len();
         ModelError::new(format!("the inner algorithm asked for sample {member} of a group of {size}"))
+    }
+
+    /// Takes the gradient of one sample of the group, by its place in the group, and takes a step with it,
+    /// stretch by stretch while it is in the cache; returns its loss.
+    pub(super) fn step_of(
+        &mut self,
+        member: usize,
+        step: &mut dyn FnMut(Stretch<'_>),
+    ) -> Result<f32, ModelError> {
+        let Some(sample) = self.samples.get(member) else { return Err(self.no_member(member)) };
+        let Scratch { gradient, states, .. } = &mut *self.scratch;
+        let (states, result) = (&mut states[..self.vectors], &mut *self.result);
+        self.worker.gradient_in_parts(
+            std::slice::from_ref(sample),
+            gradient,
+            &mut |first, weights, gradient| {
+                let result = &mut result[first..][..gradient.len()];
+                step(Stretch { first, weights, gradient, states, result });
+            },
+        )
     }
 
     /// The vectors of the group, to read and write.

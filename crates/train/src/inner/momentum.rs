@@ -6,8 +6,8 @@ use super::{GroupContext, ModelError};
 
 pub(super) fn run(group: &mut GroupContext<'_>, step: f64, momentum: f64) -> Result<f32, ModelError> {
     let (eta, decay) = (step as f32, momentum as f32);
-    walk(group, step, false, |_, vectors, sum| {
-        with_one(vectors, sum, |w, v, g| {
+    walk(group, step, false, |_, stretch, sum| {
+        with_one(stretch, sum, |w, v, g| {
             *v = decay * *v + g;
             *w -= eta * *v;
         });

@@ -11,8 +11,8 @@ pub(super) fn run(
     epsilon: f64,
 ) -> Result<f32, ModelError> {
     let (eta, keep, take, epsilon) = (step as f32, alpha as f32, (1.0 - alpha) as f32, epsilon as f32);
-    walk(group, step, false, |_, vectors, sum| {
-        with_one(vectors, sum, |w, v, g| {
+    walk(group, step, false, |_, stretch, sum| {
+        with_one(stretch, sum, |w, v, g| {
             *v = keep * *v + take * (g * g);
             *w -= eta * g / (v.sqrt() + epsilon);
         });

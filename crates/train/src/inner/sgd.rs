@@ -8,7 +8,7 @@ use super::{GroupContext, ModelError};
 /// Walks with step η; its end tells the sum of the gradients, so nothing else has to be added up.
 pub(super) fn run(group: &mut GroupContext<'_>, step: f64) -> Result<f32, ModelError> {
     let eta = step as f32;
-    walk(group, step, true, |_, vectors, _| {
-        each2(vectors.weights, vectors.gradient, |w, g| *w -= eta * g);
+    walk(group, step, true, |_, stretch, _| {
+        each2(stretch.weights, stretch.gradient, |w, g| *w -= eta * g);
     })
 }
