@@ -459,7 +459,7 @@ fn features_take_the_place_of_pixels() {
     assert_eq!(summary["parameters"], 39_700);
     let run = "runs/mnist-logistic-1";
     assert!(folder.read(&format!("{run}/config.toml")).contains("features = \"scattering\""));
-    assert!(folder.read(&format!("{run}/report.html")).contains("fixed wavelets"));
+    assert!(folder.read(&format!("{run}/report.html")).contains("fixed functions of each image"));
     // The features of both sets are kept where it was said, and nowhere in the run.
     assert_eq!(std::fs::read_dir(folder.path("kept")).unwrap().count(), 2);
     assert!(!folder.read(&format!("{run}/config.toml")).contains("features-cache"));
