@@ -2,10 +2,12 @@
 //! is too wide to list.
 
 mod budget;
+mod cells;
 pub(crate) mod contour;
 pub(crate) mod factor;
 mod far;
 pub(crate) mod grid;
+mod lattice;
 mod layers;
 mod line;
 mod piece;
@@ -25,7 +27,7 @@ pub(crate) use budget::Budget;
 use budget::MOST_WORK;
 use contour::{Contour, cumulants};
 use factor::{Cumulants, Factor};
-use grid::Grid;
+use lattice::{Lattice, Near};
 
 /// The privacy loss Y = ln(dP/dQ) of a pair of distributions, as a product of moment functions.
 ///
@@ -45,7 +47,7 @@ struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
     /// Lines by tilt; those that were given up are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
-    grid: Option<Arc<Grid>>,
+    lattices: Vec<Arc<Lattice>>,
     /// What [`Loss::ln_bound`] has found.
     bounds: HashMap<Tilt, (f64, f64)>,
 }
@@ -74,8 +76,15 @@ impl Tilt {
 
 /// Steps of the grid that are searched: c from 1e-9 to 1e9.
 const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
-/// Points of the second engine's grid on the range of one round.
-const GRID_POINTS: usize = 1 << 15;
+/// The most rounds that are put on a lattice.
+const MOST_ROUNDS: u64 = 1_000_000;
+/// The relative width of ε that needs no lattice.
+const FINE_EPSILON: f64 = 1e-5;
+/// The most values on a line, and where a lattice would take less time.
+const MOST_VALUES: usize = 1 << 18;
+const VALUES_BESIDE_LATTICE: usize = 1 << 16;
+/// The relative width of δ on a lattice that needs no other one.
+const FINE_LATTICE: f64 = 1e-4;
 /// The sines that a moment may cost once the budget is spent.
 const MOST_FOR_MOMENT: f64 = 5e6;
 /// The relative width below which no second line is tried.
@@ -153,7 +162,9 @@ impl Loss {
             return known.clone();
         }
         self.spend(0.0)?;
-        let line = Contour::new(&self.factors, tilt.value(), &|work| self.spend(work)).map(Arc::new);
+        let most_values = if self.suits_lattice() { VALUES_BESIDE_LATTICE } else { MOST_VALUES };
+        let line =
+            Contour::new(&self.factors, tilt.value(), most_values, &|work| self.spend(work)).map(Arc::new);
         self.kept().lines.insert(tilt, line.clone());
         line
     }
@@ -327,14 +338,10 @@ impl Loss {
         self.line(Tilt::nearest(c.min(-apart).max(-1.0 + apart)))
     }
 
-    /// The second engine, built once; for few rounds, where M decays too slowly along the line.
-    pub(crate) fn grid(&self) -> Arc<Grid> {
-        if let Some(grid) = &self.kept().grid {
-            return Arc::clone(grid);
-        }
-        let grid = Arc::new(Grid::new(&self.factors, GRID_POINTS));
-        self.kept().grid = Some(Arc::clone(&grid));
-        grid
+    /// The second, independent engine.
+    #[cfg(test)]
+    fn grid(&self) -> grid::both::Both {
+        grid::both::Both::new(&self.factors, 1 << 15)
     }
 
     /// δ is convex in e^ε with slope −α, so the secants on both sides of ε bound α.
@@ -343,7 +350,7 @@ impl Loss {
         if epsilon > 300.0 {
             return Ok(self.far(epsilon));
         }
-        let at = |e: f64| -> Result<(f64, Interval), PrivacyError> { Ok((e.exp(), self.on_grid(e)?)) };
+        let at = |e: f64| -> Result<(f64, Interval), PrivacyError> { Ok((e.exp(), self.on_lattice(e)?)) };
         let width = 2e-3 * (1.0 + epsilon);
         let (here, delta) = at(epsilon)?;
         let (right, beyond) = at(epsilon + width)?;
@@ -364,19 +371,44 @@ impl Loss {
         Ok(CurvePoint { epsilon, delta, alpha, beta: beta.clamp(0.0, 1.0) })
     }
 
-    /// Whether the grid is useful: its error grows with the number of rounds.
-    fn suits_grid(&self) -> bool {
-        self.factors.iter().map(|f| f.times).sum::<u64>() <= 5000
+    /// Whether a lattice is useful: its error grows with the number of rounds, its cost with their components.
+    fn suits_lattice(&self) -> bool {
+        self.factors.iter().map(|f| f.times).sum::<u64>() <= MOST_ROUNDS
+            && Lattice::work(&self.factors) < MOST_WORK
     }
 
-    /// δ from the second engine.
-    fn on_grid(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
-        if self.kept().grid.is_none() {
-            let parts: usize = self.factors.iter().map(Factor::parts).sum();
-            self.spend(60.0 * (GRID_POINTS * parts) as f64)?;
+    /// Whether the tilted law of the loss has two modes at this tilt: its mean moves from one to the other there.
+    fn is_torn(&self, tilt: Tilt) -> bool {
+        let at = |step: i32| self.cumulants(Tilt { step, ..tilt });
+        let (below, above) = (at(tilt.step - 1), at(tilt.step + 1));
+        above.mean - below.mean > 2.0 * below.variance.min(above.variance).sqrt()
+    }
+
+    fn lattice(&self, near: Near) -> Result<Arc<Lattice>, PrivacyError> {
+        self.spend(Lattice::work(&self.factors))?;
+        let lattice = Lattice::new(&self.factors, near)
+            .map(Arc::new)
+            .ok_or(PrivacyError::NotCertified { what: "the privacy loss", why: "no window".to_string() })?;
+        self.kept().lattices.push(Arc::clone(&lattice));
+        Ok(lattice)
+    }
+
+    /// δ from the lattices that are there, and from one made for ε if none of them is narrow.
+    fn on_lattice(&self, epsilon: f64) -> Result<Interval, PrivacyError> {
+        let known: Vec<_> = self.kept().lattices.clone();
+        let mut best = Interval { lower: 0.0, upper: 1.0 };
+        for lattice in known.iter().rev() {
+            best = best.intersect(lattice.delta(epsilon));
+            if best.width() <= FINE_LATTICE * best.upper {
+                return Ok(self.charged(best));
+            }
         }
-        self.spend(100.0 * GRID_POINTS as f64)?;
-        Ok(self.charged(self.grid().delta(epsilon)))
+        let made = self.lattice(Near::Epsilon(epsilon)).map(|lattice| lattice.delta(epsilon));
+        match made {
+            Ok(made) => Ok(self.charged(best.intersect(made))),
+            Err(error) if known.is_empty() => Err(error),
+            Err(_) => Ok(self.charged(best)),
+        }
     }
 
     /// The largest loss of the whole run, and infinite where there is none or where some probability is missing.
@@ -399,21 +431,28 @@ impl Loss {
         if let Some(round) = single::only(&self.factors) {
             return Ok(self.charged(single::point(round, epsilon).delta));
         }
-        match self.line_of_delta(epsilon) {
-            Ok(line) => {
-                let delta = self.charged(line.delta(epsilon));
-                if delta.width() <= USEFUL * delta.upper || !self.suits_grid() {
-                    return Ok(delta);
-                }
-                Ok(self.on_grid(epsilon).map_or(delta, |grid| delta.intersect(grid)))
+        let tilt = self.tilt_of_delta(epsilon);
+        let mut found = Interval { lower: 0.0, upper: 1.0 };
+        let torn = self.suits_lattice() && self.is_torn(tilt);
+        if torn && let Ok(on_lattice) = self.on_lattice(epsilon) {
+            found = on_lattice;
+            if found.width() <= USEFUL * found.upper {
+                return Ok(found);
             }
-            // The budget is spent, or nothing could be certified: what is known without a line still holds.
-            Err(_) if self.suits_grid() => {
-                let known = self.delta_by_moment(epsilon);
-                Ok(self.on_grid(epsilon).map_or(known, |grid| known.intersect(grid)))
-            }
-            Err(_) => Ok(self.delta_by_moment(epsilon)),
         }
+        // Where the budget is spent or nothing could be certified, what is known without a line still holds.
+        found = found.intersect(match self.line(tilt) {
+            Ok(line) => self.charged(line.delta(epsilon)),
+            Err(_) => self.delta_by_moment(epsilon),
+        });
+        if !torn
+            && found.width() > USEFUL * found.upper
+            && self.suits_lattice()
+            && let Ok(on_lattice) = self.on_lattice(epsilon)
+        {
+            found = found.intersect(on_lattice);
+        }
+        Ok(found)
     }
 
     /// Whether δ(ε) is certainly below `most`, as far as one line or one moment shows it.
@@ -514,7 +553,7 @@ impl Curve for Loss {
                 best = Some(point);
             }
         }
-        if self.suits_grid()
+        if self.suits_lattice()
             && let Ok(point) = self.point_by_differences(epsilon)
         {
             return Ok(point);
@@ -538,6 +577,18 @@ impl Curve for Loss {
         let tilt =
             self.best_tilt(|c, k| approximate(c, k) < target, |c, k| (approximate(c, k) - target).abs());
         let mut found = Interval { lower: 0.0, upper: self.largest_loss() };
+        let suits_lattice = self.suits_lattice();
+        let on_lattice = || -> Result<Interval, PrivacyError> {
+            let lattice = self.lattice(Near::Delta(delta))?;
+            epsilon_of(&|e| Ok(self.charged(lattice.delta(e))), delta)
+        };
+        let torn = suits_lattice && self.is_torn(tilt);
+        if torn && let Ok(known) = on_lattice() {
+            found = found.intersect(known);
+            if found.width() <= USEFUL * found.upper {
+                return Ok(found);
+            }
+        }
         let on = |line: &Contour| epsilon_of(&|e| Ok(self.charged(line.delta(e))), delta);
         match self.line(tilt) {
             Ok(line) => found = found.intersect(on(&line)?),
@@ -553,16 +604,17 @@ impl Curve for Loss {
                 found = found.intersect(on(&line)?);
             }
         }
-        if found.width() <= USEFUL * found.upper {
+        if found.width() <= if suits_lattice && !torn { FINE_EPSILON } else { USEFUL } * found.upper {
             return Ok(found);
         }
         if self.delta_within(0.0)?.upper <= delta {
             return Ok(Interval::exact(0.0));
         }
-        if self.suits_grid()
-            && let Ok(on_grid) = epsilon_of(&|e| self.on_grid(e), delta)
+        if suits_lattice
+            && !torn
+            && let Ok(known) = on_lattice()
         {
-            found = found.intersect(on_grid);
+            found = found.intersect(known);
         }
         Ok(found)
     }

@@ -49,7 +49,7 @@ impl ShuffleBound {
         // The loss of one epoch spreads over a few (a − b)/z, which gets CELLS grid points.
         let reach = (a - b) * (a + 12.0 * z) / (z * z);
         let step = 2.0 * reach / CELLS;
-        Ok(Self { grid: Grid::of_lower(step, vec![cells(&largest, a, b, step, epochs)]) })
+        Ok(Self { grid: Grid::new(step, vec![cells(&largest, a, b, step, epochs)]) })
     }
 
     /// A lower bound on δ(ε).
@@ -130,7 +130,7 @@ fn cells(largest: &Largest, a: f64, b: f64, step: f64, epochs: u64) -> Discrete 
             *slot += p;
         }
     }
-    Discrete { times: epochs, first, mass, infinite: 0.0 }
+    Discrete { times: epochs, first, mass }
 }
 
 #[cfg(test)]

@@ -123,3 +123,29 @@ fn a_few_rounds_are_their_integral() {
     // Rounds that are rare and quiet have wide answers; what is asked later finds less of the budget.
     assert!(narrow * 5 >= asked * 3, "{narrow} of {asked} are narrow");
 }
+
+/// Rare rounds that tell much, far in the tail: ε lies between the two modes of the tilted law, where a line and a
+/// transform have no digits. All terms of the integral are positive, so it has them.
+#[test]
+fn one_loud_round_among_a_few_is_its_integral() {
+    for (rate, z, rounds, least_delta) in [
+        (1.431e-5, 0.5738, 2, 1e-26),
+        (2e-4, 3.0, 2, 1e-20),
+        (1e-6, 0.5, 2, 1e-22),
+        (1e-5, 10.0, 2, 1e-16),
+        (1e-3, 2.0, 3, 1e-18),
+        (1e-5, 0.6, 3, 1e-24),
+    ] {
+        let mechanism = run(poisson(rate), rounds, NoiseScale::Multiplier(z), 1).check().unwrap();
+        let curve = curve(&mechanism, Adversary::A0).unwrap();
+        let round = Round { p: rate, shift: 1.0 / z };
+        for delta in [least_delta, least_delta.powf(0.8), least_delta.powf(0.6)] {
+            let what = format!("{rate} {z} {rounds} {delta}");
+            let epsilon = curve.epsilon(delta).unwrap();
+            assert!(epsilon.width() <= 1e-3 * epsilon.upper, "{what}: {epsilon:?}");
+            let ends = [epsilon.upper, epsilon.lower].map(|e| round.delta(rounds, e));
+            assert!(ends[0] <= delta * (1.0 + 1e-7), "{what}: {epsilon:?} {ends:?}");
+            assert!(ends[1] >= delta * (1.0 - 1e-7), "{what}: {epsilon:?} {ends:?}");
+        }
+    }
+}

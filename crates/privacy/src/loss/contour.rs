@@ -39,7 +39,7 @@ const MOST_NODES: usize = 1 << 14;
 /// The most terms of sums for single values; about two milliseconds.
 const DIRECT: usize = 1_500_000;
 /// Up to so many rounds a line decays too slowly for the plain envelope.
-const FEW: u64 = 64;
+const FEW: u64 = 5;
 /// Roundings of a value times a kernel.
 const ROUNDINGS: f64 = 16.0;
 /// Values computed together.
@@ -178,10 +178,12 @@ enum Kernel {
 }
 
 impl Contour {
-    /// A line through c, for the thresholds ε whose saddle point is near c.
+    /// A line through c, for the thresholds ε whose saddle point is near c. Gives up where it takes more than
+    /// `most_values` values.
     pub(crate) fn new(
         factors: &[Factor],
         c: f64,
+        most_values: usize,
         spend: &dyn Fn(f64) -> Result<(), PrivacyError>,
     ) -> Result<Self, PrivacyError> {
         let total = cumulants(factors, c);
@@ -228,7 +230,7 @@ impl Contour {
                 lines.iter().zip(&decays).map(one).sum()
             };
             let rests = far::rests(&ln_bound, ln_atom, 20.0 / spread);
-            let (reach, rest) = far::reach(factors, c, step, &rests, total.variance)
+            let (reach, rest) = far::reach(factors, c, step, most_values, &rests, total.variance)
                 .ok_or_else(|| not_certified("too many nodes"))?;
             spend(100.0 * (reach / step))?;
             let found = far::values(factors, &lines, c, step, reach, WANTED - 1.0)?;

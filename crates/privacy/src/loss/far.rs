@@ -13,8 +13,6 @@ use super::round::Shape;
 use super::transform::transform;
 use crate::error::PrivacyError;
 
-/// The most nodes on the line.
-const MOST_VALUES: f64 = (1 << 18) as f64;
 /// The most nodes of all rounds' quadratures, times the components of their mixtures.
 const MOST_NODES: f64 = 800_000.0;
 /// Terms of the expansion for losses with |t·y| ≤ 1; 1/21! is below a rounding.
@@ -123,6 +121,7 @@ pub(super) fn reach(
     factors: &[Factor],
     c: f64,
     step: f64,
+    most_values: usize,
     rests: &[(f64, f64, f64)],
     variance: f64,
 ) -> Option<(f64, (f64, f64))> {
@@ -132,7 +131,7 @@ pub(super) fn reach(
     let mut best = None;
     let mut enough_for_delta = f64::INFINITY;
     for &(t, tails, delta) in rests {
-        if t > (MOST_VALUES - 2.0) * step || nodes(t) > MOST_NODES {
+        if t > (most_values as f64 - 2.0) * step || nodes(t) > MOST_NODES {
             break;
         }
         best = Some((t, (tails, delta)));

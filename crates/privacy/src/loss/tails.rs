@@ -80,7 +80,7 @@ pub(crate) fn rates(kind: &Kind, threshold: f64) -> (f64, f64, f64) {
 
 /// The root of an increasing function given with its derivative: Newton inside a bracket. A loss that
 /// is never reached (Y is bounded on one side) gives an end of the line.
-fn solve(f: impl Fn(f64) -> (f64, f64)) -> f64 {
+pub(super) fn solve(f: impl Fn(f64) -> (f64, f64)) -> f64 {
     let (mut low, mut high) = (-1.0, 1.0);
     while f(high).0 <= 0.0 {
         if high > 1e5 {
