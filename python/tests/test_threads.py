@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import dpsgd.torch
 from dpsgd import Mechanism, RoundFailed
 from dpsgd.torch import Callback, Refused, Trainer
 from dpsgd.torch.data import samples
-from dpsgd.torch.rehearsal import rehearse
+from dpsgd.torch.rehearsal import may_meet, rehearse
 from dpsgd.torch.rows import Rows
 from dpsgd.torch.team import pieces
 from torch import nn
@@ -230,6 +231,47 @@ def test_a_module_that_cannot_be_copied_is_trained_without_threads(directory, mo
     assert not directory.exists()
     auto = trainer(model(), directory, mode="auto", chunk=None)
     assert auto.fit().finished and auto.mode in ("vmap", "loop")
+
+
+def test_what_a_hook_keeps_for_the_loss_is_not_shared_by_threads(directory):
+    kept = {}
+
+    def keep(layer, inputs, output):
+        kept["hidden"] = output
+
+    def loss(out, target):
+        return F.cross_entropy(out, target) + 0.01 * kept["hidden"].square().mean()
+
+    model = mlp()
+    model[0].register_forward_hook(keep)
+    run = trainer(model, directory, loss=loss, mode="auto", chunk=None, groups=96)
+    assert run.fit().finished and run.mode in ("vmap", "loop")
+
+
+def test_what_a_loss_may_change_is_found_by_what_it_refers_to():
+    weights, settings, module = torch.tensor([1.0, 2.0]), {"smoothing": 0.1}, nn.CrossEntropyLoss()
+
+    class Remembers(nn.CrossEntropyLoss):
+        pass
+
+    def helper(out, target):
+        return module(out, target) * settings["smoothing"]
+
+    harmless = [
+        F.cross_entropy,
+        module,
+        partial(F.cross_entropy, weight=weights, label_smoothing=0.1),
+        lambda out, target: F.cross_entropy(out, target, weight=weights),
+        lambda out, target: module(out, target),
+    ]
+    for loss in harmless:
+        assert not may_meet(mlp(), loss)
+    for loss in (Remembers(), helper, lambda out, target: helper(out, target), partial(helper), [].append):
+        assert may_meet(mlp(), loss)
+    # A layer of the module with a hook of its own is copied, and the hook's object with it.
+    hooked = mlp()
+    hooked[0].register_forward_hook(lambda layer, inputs, output: settings.update(last=output))
+    assert may_meet(hooked, F.cross_entropy)
 
 
 def test_layers_that_draw_at_random_are_not_for_threads(directory):

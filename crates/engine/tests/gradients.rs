@@ -317,3 +317,60 @@ fn a_broken_sample_adds_nothing() {
         assert!(distance < 1e-6, "{level:?}: {distance}");
     }
 }
+
+/// Steps of an inner algorithm, one for each sample: those with parts of gradients are those with whole gradients,
+/// and what a group leaves follows from its parameters and samples alone, whatever the worker did before.
+#[test]
+fn a_walk_in_parts_is_the_walk_of_a_fresh_worker() {
+    let drop = |rate| LayerSpec::Dropout { rate };
+    let end = [Flatten, linear(70), Tanh, linear(3)];
+    let with = |layers: &[LayerSpec]| net([6, 7, 3], Loss::SoftmaxCrossEntropy, &[layers, &end].concat());
+    let same = conv(3, [3, 3], 1, 1);
+    for spec in [
+        with(&[conv(33, [3, 3], 1, 2), Relu, conv(5, [2, 3], 0, 1)]),
+        with(&[same.clone(), BatchNorm, Tanh, residual(false, &[same.clone(), BatchNorm, Relu])]),
+        with(&[residual(true, &[conv(4, [3, 3], 1, 2), Silu]), residual(false, &[LayerNorm, Gelu])]),
+        net(
+            [6, 7, 3],
+            Loss::SoftmaxCrossEntropy,
+            &[same, drop(0.5), Flatten, linear(40), drop(0.3), linear(3)],
+        ),
+    ] {
+        let network = Arc::new(Network::new(&spec).unwrap());
+        let mut numbers = Numbers(5);
+        let samples = Arc::new(numbers.samples(8, spec.input.iter().product(), 3));
+        let start = network.initial(|| numbers.unit());
+        for level in Level::available() {
+            let fresh = || GradientWorker::new(network.clone(), samples.clone(), 4, level);
+            let walk = |worker: &mut GradientWorker, in_parts: bool, group: &[u32]| {
+                worker.weights_mut().copy_from_slice(&start);
+                worker.seed(&[17]);
+                let mut gradient = vec![0.0; start.len()];
+                for sample in group {
+                    if in_parts {
+                        worker.gradient_in_parts(&[*sample], &mut |_, w, g| {
+                            w.iter_mut().zip(g).for_each(|(w, g)| *w -= 0.1 * g);
+                        });
+                    } else {
+                        worker.gradient(&[*sample], &mut gradient);
+                        worker.weights_mut().iter_mut().zip(&gradient).for_each(|(w, g)| *w -= 0.1 * g);
+                    }
+                }
+                worker.weights_mut().iter().map(|w| w.to_bits()).collect::<Vec<_>>()
+            };
+            let group = [3, 0, 6, 5];
+            let expected = walk(&mut fresh(), false, &group);
+            assert!(expected.iter().all(|&bits| f32::from_bits(bits).is_finite()), "{spec:?}");
+            assert!(walk(&mut fresh(), true, &group) == expected, "{level:?} {spec:?}");
+            // After other groups, and after one that has left nothing finite anywhere.
+            let mut used = fresh();
+            for poison in [1.0, 1e30, f32::INFINITY, f32::NAN] {
+                walk(&mut used, true, &[1, 2, 4, 7]);
+                used.weights_mut().fill(poison);
+                used.gradient_in_parts(&[2], &mut |_, w, _| w.fill(poison));
+                used.gradient_in_parts(&[1, 2, 4, 7], &mut |_, w, _| w.fill(-poison));
+                assert!(walk(&mut used, true, &group) == expected, "{level:?} {poison} {spec:?}");
+            }
+        }
+    }
+}

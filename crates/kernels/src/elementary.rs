@@ -60,13 +60,15 @@ pub fn exp(x: f64) -> f64 {
     (less_one + 1.0) * one * two
 }
 
-/// e^x − 1 for x ≤ 709.
+/// e^x − 1 for every x.
 #[inline(always)]
 pub fn exp_m1(x: f64) -> f64 {
+    let x = if x > 710.0 { 710.0 } else { x };
     let x = if x < -60.0 { -60.0 } else { x };
     let (less_one, one, two) = split(x);
     let power = one * two;
-    power * less_one + (power - 1.0)
+    // 2ⁿ overflows before e^x does. The one is lost long before that.
+    if x > 60.0 { (less_one + 1.0) * one * two } else { power * less_one + (power - 1.0) }
 }
 
 /// m in [√½, √2) and n with x = m·2ⁿ, for x ≥ 2⁻¹⁰²².
@@ -95,25 +97,32 @@ fn ln_of_parts(f: f64, n: f64, more: f64) -> f64 {
     n * LN_2[0] - ((square - (s * (square + r * z) + (n * LN_2[1] + more))) - f)
 }
 
-/// ln x for x ≥ 2⁻¹⁰²²; −∞ for 0 and what is below that.
+/// ln x for every x: −∞ for 0, and not a number below that.
 #[inline(always)]
 pub fn ln(x: f64) -> f64 {
-    let (m, n) = mantissa(x);
-    let value = ln_of_parts(m - 1.0, n, 0.0);
-    let value = if x < f64::MIN_POSITIVE { f64::NEG_INFINITY } else { value };
+    // Below 2⁻¹⁰²² a number has leading zeros.
+    let is_small = x < f64::MIN_POSITIVE;
+    let (m, n) = mantissa(if is_small { x * 18_014_398_509_481_984.0 } else { x });
+    let value = ln_of_parts(m - 1.0, if is_small { n - 54.0 } else { n }, 0.0);
+    of_logarithm(x, value)
+}
+
+/// The logarithm of x where x is positive and finite, and its limits elsewhere.
+#[inline(always)]
+fn of_logarithm(x: f64, value: f64) -> f64 {
+    let at_most_zero = if x < 0.0 { f64::NAN } else { f64::NEG_INFINITY };
+    let value = if x <= 0.0 { at_most_zero } else { value };
     if x <= f64::MAX { value } else { x }
 }
 
-/// ln(1 + x) for x > −1; −∞ for −1.
+/// ln(1 + x) for x ≥ −1: −∞ for −1, and not a number below that.
 #[inline(always)]
 pub fn ln_1p(x: f64) -> f64 {
     let u = 1.0 + x;
     let (m, n) = mantissa(u);
     // What the sum lost, relative to it.
     let lost = if x < 1.0 { x - (u - 1.0) } else { 1.0 - (u - x) } / u;
-    let value = ln_of_parts(m - 1.0, n, lost);
-    let value = if u < f64::MIN_POSITIVE { f64::NEG_INFINITY } else { value };
-    if x <= f64::MAX { value } else { x }
+    of_logarithm(u, ln_of_parts(m - 1.0, n, lost))
 }
 
 /// sin x and cos x for |x| ≤ [`LARGEST_ANGLE`].
@@ -227,8 +236,9 @@ mod tests {
     #[test]
     fn they_are_those_of_the_standard_library_to_two_units() {
         agree(exp, f64::exp, [(-745.0, 709.7), (-1.0, 1.0), (-40.0, 40.0)]);
-        agree(exp_m1, f64::exp_m1, [(-80.0, 709.0), (-1.5, 1.5), (-1e-5, 1e-5)]);
+        agree(exp_m1, f64::exp_m1, [(-80.0, 709.7), (-1.5, 1.5), (-1e-5, 1e-5)]);
         agree(ln, f64::ln, [(1e-300, 1e300), (1e-3, 10.0), (0.99, 1.01)]);
+        agree(ln, f64::ln, [(5e-324, 1e-323), (5e-324, 1e-315), (1e-310, 1e-305)]);
         agree(ln_1p, f64::ln_1p, [(-0.999_999_999, 1e300), (-0.6, 1.5), (-1e-5, 1e-5)]);
         agree(atan, f64::atan, [(-1e300, 1e300), (-4.0, 4.0), (-0.7, 0.7)]);
     }
@@ -254,6 +264,9 @@ mod tests {
         assert_eq!(exp(800.0), f64::INFINITY);
         assert!(exp(f64::NAN).is_nan() && ln(f64::NAN).is_nan() && ln_1p(f64::NAN).is_nan());
         assert_eq!(exp_m1(f64::NEG_INFINITY), -1.0);
+        assert_eq!([709.8, 800.0, 4096.0, 1e10, f64::INFINITY].map(exp_m1), [f64::INFINITY; 5]);
+        assert!(exp_m1(f64::NAN).is_nan() && [-5e-324, -1.0, -2.0].into_iter().all(|x| ln(x).is_nan()));
+        assert!(ln_1p(-1.5).is_nan());
         assert_eq!([ln(0.0), ln_1p(-1.0)], [f64::NEG_INFINITY; 2]);
         assert_eq!([ln(f64::INFINITY), ln_1p(f64::INFINITY)], [f64::INFINITY; 2]);
         assert_eq!([ln(1.0), ln_1p(0.0), exp_m1(0.0), exp(0.0) - 1.0, sin_cos(0.0).0, atan(0.0)], [0.0; 6]);

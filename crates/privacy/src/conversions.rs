@@ -7,6 +7,7 @@
 use crate::adversary::allocated::Divergences;
 use crate::adversary::{Adversary, blind_losses, known_by_moments};
 use crate::error::{PrivacyError, require};
+use crate::exposure::RoundLaw;
 use crate::interval::Interval;
 use crate::loss::Loss;
 use crate::mechanism::{EpochDraw, Independent, Mechanism, Phase, RoundDraw};
@@ -16,6 +17,9 @@ use crate::mechanism::{EpochDraw, Independent, Mechanism, Phase, RoundDraw};
 pub struct Renyi {
     adversary: Adversary,
     moments: Moments,
+    /// ρ of the largest exposure, where some exposures are too rare for double precision to hold their
+    /// probabilities: a moment that lacks them says nothing.
+    ceiling: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -30,16 +34,22 @@ impl Renyi {
     /// The divergences of a run; refused where no theorem covers the adversary.
     pub fn of(mechanism: &Mechanism, adversary: Adversary) -> Result<Self, PrivacyError> {
         let mechanism = &mechanism.merged();
+        let ceiling = mechanism
+            .phases()
+            .iter()
+            .any(|phase| underflows(mechanism, phase))
+            .then(|| zero_concentrated(mechanism));
         let pairs = match adversary {
             Adversary::A1 => vec![known_by_moments(mechanism)?],
             Adversary::A0 => {
                 if let Some(divergences) = Divergences::of(mechanism)? {
-                    return Ok(Self { adversary, moments: Moments::Allocated(Box::new(divergences)) });
+                    let moments = Moments::Allocated(Box::new(divergences));
+                    return Ok(Self { adversary, moments, ceiling: None });
                 }
                 blind_losses(mechanism)?
             }
         };
-        Ok(Self { adversary, moments: Moments::Composed(pairs) })
+        Ok(Self { adversary, moments: Moments::Composed(pairs), ceiling })
     }
 
     /// τ of (ω, τ)-RDP: the Rényi divergence of order ω > 1, the worse of both directions.
@@ -48,6 +58,9 @@ impl Renyi {
     /// The run is (ω, `upper`)-RDP against the adversary.
     pub fn divergence(&self, order: f64) -> Result<Interval, PrivacyError> {
         require(order > 1.0 && order <= 1e4, "order", order, "above 1 and at most 10000")?;
+        if let Some(ceiling) = self.ceiling {
+            return Ok(Interval { lower: 0.0, upper: ceiling * order * (1.0 + 1e-12) });
+        }
         let c = order - 1.0;
         let mut moment = Interval::exact(0.0);
         match &self.moments {
@@ -112,19 +125,35 @@ pub fn zero_concentrated(mechanism: &Mechanism) -> f64 {
     phases.sum::<f64>() + released
 }
 
+/// The most groups that a round can hit.
+fn most_hit(phase: &Phase, g: f64) -> f64 {
+    match phase.sampling().round() {
+        RoundDraw::Subset(sizes) => g.min(sizes.groups as f64),
+        RoundDraw::Cells { groups, .. } => g.min(groups as f64),
+        RoundDraw::EachSample { .. } => g,
+    }
+}
+
+/// Whether rounds are independent and hit so many groups so rarely that the probability is not a normal number.
+fn underflows(mechanism: &Mechanism, phase: &Phase) -> bool {
+    if !matches!(phase.sampling().independent(), Independent::Rounds) {
+        // What the laws of epochs lack is charged.
+        return false;
+    }
+    let most = most_hit(phase, mechanism.differing() as f64) as usize;
+    let rarest = |law: RoundLaw| law.mass().get(most).copied().unwrap_or(0.0);
+    [RoundLaw::unfiltered(mechanism, phase), RoundLaw::of_phase(mechanism, phase)]
+        .map(rarest)
+        .into_iter()
+        .any(|probability| probability < f64::MIN_POSITIVE)
+}
+
 /// The largest c² of a phase that has any probability, for g differing samples.
 fn most_exposed(phase: &Phase, g: f64) -> f64 {
     let rounds = phase.rounds() as f64;
     match phase.sampling().independent() {
         // Every round hits as many groups as it can.
-        Independent::Rounds => {
-            let most = match phase.sampling().round() {
-                RoundDraw::Subset(sizes) => g.min(sizes.groups as f64),
-                RoundDraw::Cells { groups, .. } => g.min(groups as f64),
-                RoundDraw::EachSample { .. } => g,
-            };
-            rounds * most.powi(2)
-        }
+        Independent::Rounds => rounds * most_hit(phase, g).powi(2),
         // An allocation may place all g samples in the same round of every epoch, in different cells as far
         // as there are that many; what is left over then goes to the next round, if there is one.
         Independent::Epochs(EpochDraw::Allocation { rounds: per_epoch, cells }) => {

@@ -1,6 +1,7 @@
 //! Wrong values are refused and named; extreme but valid ones get a valid interval from A₁.
 
 use dpsgd_privacy::adversary::{Adversary, curve};
+use dpsgd_privacy::conversions::Renyi;
 use dpsgd_privacy::curve::{Curve, SMALLEST_DELTA};
 use dpsgd_privacy::mechanism::{Length, Neighbours, NoiseScale, PhaseConfig, RunConfig, Sampling};
 use dpsgd_privacy::{Interval, gaussian};
@@ -223,4 +224,21 @@ fn costly_questions_get_a_wider_answer() {
         let best = curve(&mechanism, Adversary::A0).unwrap().epsilon(1e-15).unwrap();
         assert_inside(best, 0.0, told.upper * (1.0 + 1e-9), &format!("{config:?}"));
     }
+}
+
+/// All 64 samples in one round have a probability of about 1e-400, which no double holds, and a loss of about 8000:
+/// moments of order 2 consist of nothing else.
+#[test]
+fn divergences_count_what_is_too_rare_for_a_number() {
+    let config = run(subsample(100_000_000, 100, 1), 1000, 0.5, 64);
+    let told = Renyi::of(&config.check().unwrap(), Adversary::A1).unwrap().divergence(2.0).unwrap();
+    // In each round ln(q·e^{µ²}), with µ = 128 and q above (0.36·1e-6)^64.
+    let least = 1000.0 * (128.0_f64.powi(2) + 64.0 * (0.36e-6_f64).ln());
+    assert!(told.lower <= least && least <= told.upper && told.upper < 1.1 * least, "{told:?} {least:e}");
+    let blind = Renyi::of(&config.check().unwrap(), Adversary::A0).unwrap().divergence(2.0).unwrap();
+    assert!(blind.upper >= least - 1000.0 * 64.0 * 1e6_f64.ln(), "{blind:?}");
+    // With fewer samples nothing is lost, and the interval is narrow.
+    let fewer = run(subsample(100_000_000, 100, 1), 1000, 0.5, 8);
+    let told = Renyi::of(&fewer.check().unwrap(), Adversary::A1).unwrap().divergence(2.0).unwrap();
+    assert!(told.width() < 1e-9 * told.upper, "{told:?}");
 }

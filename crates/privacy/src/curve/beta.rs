@@ -32,12 +32,12 @@ impl Points {
         }
     }
 
-    /// Adds what another search has found.
+    /// Adds what another search has found; where that is too much, only the first point is kept.
     pub(crate) fn merge(&mut self, found: &Self) {
-        if self.0.len() + found.0.len() > MOST_KNOWN {
-            self.0.clear();
-        }
         found.0.iter().for_each(|&point| self.insert(point));
+        if self.0.len() > MOST_KNOWN {
+            self.0.truncate(1);
+        }
     }
 }
 
@@ -163,7 +163,8 @@ impl Half {
         }
         let width = right.0 - left.0;
         let share = if width > 0.0 { (rate - left.0) / width } else { 0.0 };
-        let chord = left.1 + share * (right.1 - left.1);
+        // The curve falls, so right of a corner it is no higher, however wide the other point's box is.
+        let chord = left.1 + share * (right.1.min(left.1) - left.1);
         Interval::new(lower, (chord + 4.0 * f64::EPSILON * left.1).min(1.0 - rate))
     }
 }
@@ -330,6 +331,33 @@ mod tests {
             }
             assert!(asked.get() < 20 * rates.len(), "{mu}: {} points", asked.get());
         }
+    }
+
+    /// The memory of a curve does not grow with the number of questions.
+    #[test]
+    fn no_more_points_are_remembered_than_there_is_room_for() {
+        let mut known = Points::default();
+        for i in 0..2 * MOST_KNOWN {
+            let mut found = known.clone();
+            found.insert(gaussian_point(1.0, 1e-3 * i as f64, 0.0));
+            known.merge(&found);
+            assert!(known.0.len() <= MOST_KNOWN && known.0[0].epsilon == 0.0, "{i}: {}", known.0.len());
+        }
+    }
+
+    /// A point that is hardly known does not widen what a point before it says.
+    #[test]
+    fn a_wide_point_does_not_lift_the_chord() {
+        let narrow = gaussian_point(1.0, 1.0, 1e-13);
+        let whole = Interval { lower: 0.0, upper: 1.0 };
+        let wide = CurvePoint {
+            alpha: Interval { lower: 0.0, upper: 0.4 },
+            beta: whole,
+            ..gaussian_point(1.0, 0.5, 0.0)
+        };
+        let found = Half::Left.between(&[wide, narrow], 1, 0.2);
+        assert!(found.upper <= narrow.beta.upper * (1.0 + 1e-12), "{found:?} {narrow:?}");
+        assert!(found.contains(gaussian::tradeoff(1.0, 0.2)), "{found:?}");
     }
 
     /// A run that hides nothing, asked at every rate: there is an answer and no panic.

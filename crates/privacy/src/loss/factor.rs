@@ -62,7 +62,7 @@ impl Factor {
                 }
                 let nodes = shape.nodes(c, 46.0);
                 let mut result = tilted(&nodes.y, &nodes.ln_q, c).0;
-                result.error += relative_error * result.ln_m.abs().min(1.0);
+                result.error += relative_error * power_of_weights(c) * result.ln_m.abs().min(1.0);
                 result
             }
         };
@@ -143,6 +143,13 @@ impl Factor {
     pub(crate) fn line(&self, c: f64, reach: f64, ln_quality: f64) -> Result<Line, PrivacyError> {
         Line::new(self, c, reach, ln_quality)
     }
+}
+
+/// What a relative error of a round's weights is multiplied by, relative to ln M: the excess x of the likelihood
+/// ratio has that error, and (1 + x)^{c+1} − 1 − (c + 1)x at most max(2, c + 1) times it; one more is that of the
+/// shares of the half lines.
+pub(super) fn power_of_weights(c: f64) -> f64 {
+    3.0 + c.abs()
 }
 
 pub(super) fn scaled(one: Cumulants, times: f64) -> Cumulants {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use num_complex::Complex64;
 
-use super::factor::{Cumulants, Factor, Kind, MOST_NODES, gaussian, scaled};
+use super::factor::{Cumulants, Factor, Kind, MOST_NODES, gaussian, power_of_weights, scaled};
 use super::layers::Layers;
 use super::round::Shape;
 use super::sums::{LANES, Parts, Turning, resolved, tilted};
@@ -35,7 +35,9 @@ struct RoundLine {
     layers: Layers,
     /// Error of φ(t) from the quadrature at the largest t it was built for.
     quadrature: f64,
+    /// The relative error of the round's weights, and so of Y, and that of the tilted probabilities.
     relative_error: f64,
+    weights: f64,
     spread: f64,
 }
 
@@ -45,8 +47,8 @@ impl RoundLine {
         // Each value is turned from the one before, with six roundings at most of what lies between 0 and t.
         let size = most.min(t * self.spread);
         let roundings = (self.y.len() / LANES + LANES + 6 * TURNS + 32) as f64;
-        (roundings * f64::EPSILON + self.relative_error) * size
-            + 4.0 * f64::EPSILON * t * self.spread
+        (roundings * f64::EPSILON + self.weights) * size
+            + (4.0 * f64::EPSILON + self.relative_error) * t * self.spread
             + self.quadrature
     }
 }
@@ -206,7 +208,8 @@ fn round_line(
         nodes = shape.nodes(c, resolution);
     }
     let (mut cumulants, w) = tilted(&nodes.y, &nodes.ln_q, c);
-    cumulants.error += quadrature + relative_error * cumulants.ln_m.abs().min(1.0);
+    let weights = relative_error * power_of_weights(c);
+    cumulants.error += quadrature + weights * cumulants.ln_m.abs().min(1.0);
     let atom = (1.0 - w.iter().sum::<f64>()).max(0.0);
     let is_atomic = matches!(shape, Shape::Halves { .. });
     let ends = nodes.starts.iter().skip(1).copied().chain([w.len()]);
@@ -228,7 +231,43 @@ fn round_line(
         layers,
         quadrature,
         relative_error,
+        weights,
         spread,
     };
     Ok((cumulants, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The moment of a round moves with its weights, and with a high power of them where the tilt is large.
+    #[test]
+    fn the_error_of_the_weights_counts_as_often_as_they_enter() {
+        const ERROR: f64 = 1e-6;
+        let line = |by: f64, error: f64, c: f64, halves: bool| {
+            let p = 1e-3 * (1.0 + by);
+            let shape = match halves {
+                true => Shape::Halves { parts: vec![(1.0, 1.0)], hit: p },
+                false => Shape::Line { plus: vec![(0.0, 1.0 - p), (1.0, p)], minus: Vec::new() },
+            };
+            Line::new(&Factor { kind: Kind::Round { shape, relative_error: error }, times: 3 }, c, 3.0, -29.0)
+        };
+        for (c, halves) in [0.5, 3.0, 8.0, 20.0].into_iter().flat_map(|c| [(c, false), (c, true)]) {
+            let stated = line(0.0, ERROR, c, halves).unwrap();
+            let mut values = [(Complex64::ZERO, 0.0); 4];
+            stated.add_ln_phi(0, 1.0, &mut values);
+            for by in [-ERROR, ERROR] {
+                let moved = line(by, 0.0, c, halves).unwrap();
+                let off = (moved.cumulants().ln_m - stated.cumulants().ln_m).abs();
+                assert!(off <= stated.cumulants().error, "{c} {halves}: {off:e} {:?}", stated.cumulants());
+                let mut others = [(Complex64::ZERO, 0.0); 4];
+                moved.add_ln_phi(0, 1.0, &mut others);
+                for ((value, error), (other, _)) in values.iter().zip(others) {
+                    let off = (value - other).norm();
+                    assert!(off <= *error * (1.0 + 1e-3), "{c} {halves}: {off:e} {error:e}");
+                }
+            }
+        }
+    }
 }

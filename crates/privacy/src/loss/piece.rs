@@ -306,3 +306,116 @@ fn ln_mixtures_beside(parts: &[(f64, f64)], u: &[f64], height: f64) -> (Vec<f64>
     );
     (re, im)
 }
+
+#[cfg(test)]
+mod tests {
+    use num_complex::Complex64;
+
+    use super::*;
+    use crate::loss::round::ln_mixture;
+
+    const MIXTURES: [&[(f64, f64)]; 5] = [
+        &[],
+        &[(0.0, 0.999), (0.8, 0.001)],
+        &[(0.0, 0.75), (-0.3, 0.25)],
+        &[(0.0, 0.9), (1.0, 0.09), (2.0, 0.009), (40.0, 0.001)],
+        // A weight that only huge exponents let matter.
+        &[(0.0, 1.0), (64.0, 1e-310)],
+    ];
+
+    fn halves() -> impl Iterator<Item = Piece<'static>> {
+        let shapes = [(0.5, 1.0, 0.01), (0.01, 0.5, 1e-6), (30.0, 1e-3, 0.2), (2.0, 1.0, 1.0)];
+        shapes.into_iter().flat_map(|(shift, share, hit)| {
+            [false, true].map(|mirrored| Piece::Half { shift, share, hit, mirrored })
+        })
+    }
+
+    fn lines() -> impl Iterator<Item = Piece<'static>> {
+        MIXTURES.into_iter().flat_map(|plus| MIXTURES.map(|minus| Piece::Line { plus, minus }))
+    }
+
+    fn points(piece: &Piece<'_>) -> Vec<f64> {
+        let (low, high) = piece.range(3.0);
+        (0..=997).map(|i| low + (high - low) * f64::from(i) / 997.0).collect()
+    }
+
+    #[track_caller]
+    fn close(found: f64, expected: f64, room: f64) {
+        let same = found == expected || (found - expected).abs() <= room * (1.0 + expected.abs());
+        assert!(same, "{found:e} {expected:e}");
+    }
+
+    /// Y, ln of the density under Q, and of the slope, point by point with the standard library.
+    #[test]
+    fn values_on_the_real_line_are_those_of_the_definition() {
+        let softplus = |u: f64| u.max(0.0) + (-u.abs()).exp().ln_1p();
+        for piece in halves().chain(lines()) {
+            let u = points(&piece);
+            let found = piece.real(&u);
+            for (i, &u) in u.iter().enumerate() {
+                let (y, ln_q, slope) = match piece {
+                    Piece::Line { plus, minus } => {
+                        let ((up, rise), (down, fall)) = (ln_mixture(plus, u), ln_mixture(minus, u));
+                        (up - down, ln_density(u) + down, (rise - fall).abs())
+                    }
+                    Piece::Half { shift, share, hit, mirrored } => {
+                        let l = shift * softplus(u);
+                        let loss = match l < 30.0 {
+                            true => (hit * l.exp_m1()).ln_1p(),
+                            false => l + (hit + (1.0 - hit) * (-l).exp()).ln(),
+                        };
+                        let ln_q = share.ln() + ln_density(0.5 * shift + softplus(u)) - softplus(-u);
+                        let slope = hit * shift * (l - loss - softplus(-u)).exp();
+                        if mirrored { (-loss, ln_q + loss, slope) } else { (loss, ln_q, slope) }
+                    }
+                };
+                close(found.y[i], y, 1e-13);
+                close(found.ln_q[i], ln_q, 1e-13);
+                // Where the slopes of two mixtures are nearly the same, few digits of their difference are left.
+                close(found.ln_slope[i].exp(), slope, 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn values_beside_the_real_line_are_those_of_the_definition() {
+        let mixture = |parts: &[(f64, f64)], x: Complex64| {
+            let exponent = |&(a, b): &(f64, f64)| a * x - 0.5 * a * a + b.ln();
+            let largest = parts.iter().map(|part| exponent(part).re).fold(f64::MIN, f64::max);
+            let sum: Complex64 = parts.iter().map(|part| (exponent(part) - largest).exp()).sum();
+            if parts.is_empty() { Complex64::ZERO } else { largest + sum.ln() }
+        };
+        let softplus = |u: Complex64| match u.re > 0.0 {
+            true => u + (1.0 + (-u).exp()).ln(),
+            false => (1.0 + u.exp()).ln(),
+        };
+        for piece in halves().chain(lines()) {
+            for height in [0.9, -0.9, 0.05].map(|share| share * piece.strip()) {
+                let u = points(&piece);
+                let found = piece.beside(&u, height);
+                for (i, &u) in u.iter().enumerate() {
+                    let u = Complex64::new(u, height);
+                    let (y, ln_q) = match piece {
+                        Piece::Line { plus, minus } => {
+                            let down = mixture(minus, u);
+                            (mixture(plus, u) - down, -0.5 * u * u + down)
+                        }
+                        Piece::Half { shift, share, hit, mirrored } => {
+                            let x = 0.5 * shift + softplus(u);
+                            let l = shift * softplus(u);
+                            let loss = match l.re < 30.0 {
+                                true => (1.0 - hit + hit * l.exp()).ln(),
+                                false => l + (hit + (1.0 - hit) * (-l).exp()).ln(),
+                            };
+                            let ln_q = share.ln() - 0.5 * x * x - softplus(-u);
+                            if mirrored { (-loss, ln_q + loss) } else { (loss, ln_q) }
+                        }
+                    };
+                    close(found.y_re[i], y.re, 1e-13);
+                    close(found.y_im[i], y.im, 1e-12);
+                    close(found.ln_q_re[i], ln_q.re - 0.5 * std::f64::consts::TAU.ln(), 1e-13);
+                }
+            }
+        }
+    }
+}

@@ -9,6 +9,13 @@ use super::factor::Cumulants;
 /// Partial sums, one for each lane of the widest vectors, twice.
 pub(super) const LANES: usize = 16;
 
+/// Where the largest exponent is below this, M − 1 is summed; above it M is, relative to the largest term and without
+/// what does not move: an atom of at most one, whose share of M is then below e^{−40}, less than a rounding.
+const LARGE: f64 = 40.0;
+
+/// Beyond this a power alone may overflow where its weight underflows; their product does neither.
+const FAR: f64 = 300.0;
+
 /// Adds up `terms(i)` for i below `count`, several sums at once.
 #[inline(always)]
 fn sums<const N: usize>(count: usize, terms: impl Fn(usize) -> [f64; N]) -> [f64; N] {
@@ -48,13 +55,12 @@ pub(super) fn tilted(y: &[f64], ln_q: &[f64], c: f64) -> (Cumulants, Vec<f64>) {
                 most[i % LANES] = most[i % LANES].max(*w);
             }
             let largest = most.iter().copied().fold(f64::MIN, f64::max);
-            let scale = if largest < 30.0 {
+            let scale = if largest < LARGE {
                 let mut terms = w.clone();
                 for ((term, w), (&y, &l)) in terms.iter_mut().zip(&mut w).zip(y.iter().zip(ln_q)) {
                     *w = exp(*w);
-                    // Far out the weight underflows and the powers overflow, but their products do neither.
                     let far = *w - tilt * exp(y + l);
-                    *term = if (tilt * y).max(y) > 300.0 { far } else { exp(l) * bracket(tilt, y) };
+                    *term = if (tilt * y).max(y) > FAR { far } else { exp(l) * bracket(tilt, y) };
                 }
                 let [excess, size] = sums(
                     terms.len(),
@@ -76,16 +82,24 @@ pub(super) fn tilted(y: &[f64], ln_q: &[f64], c: f64) -> (Cumulants, Vec<f64>) {
                 1.0 / sum
             };
             w.iter_mut().for_each(|w| *w *= scale);
-            let [mean, second] = sums(
+            let [mean, second, rounded] = sums(
                 w.len(),
                 #[inline(always)]
-                |i| [y[i] * w[i], y[i] * y[i] * w[i]],
+                |i| [y[i] * w[i], y[i] * y[i] * w[i], w[i] * beyond(tilt * y[i])],
             );
             cumulants.mean = mean;
             cumulants.variance = (second - mean * mean).max(0.0);
+            cumulants.error += 3.0 * f64::EPSILON * rounded;
         },
     );
     (cumulants, w)
+}
+
+/// What of an exponent is large enough for its rounding to count: a power times a weight is e to the sum of two
+/// numbers of about this size, which may nearly cancel.
+#[inline(always)]
+fn beyond(exponent: f64) -> f64 {
+    (exponent.abs() - 30.0).max(0.0)
 }
 
 /// e^{ay} − 1 − a(e^y − 1) with a small relative error, for a·y and y up to 300: by its series where it would
@@ -287,11 +301,14 @@ impl Parts {
                     most[i % LANES] = most[i % LANES].max(*w);
                 }
                 let largest = most.iter().copied().fold(0.0, f64::max);
-                let scale = if largest < 30.0 {
+                let scale = if largest < LARGE {
                     let [excess] = sums(
                         count,
                         #[inline(always)]
-                        |i| [q[i] * exp_m1(square * squares[i])],
+                        |i| {
+                            let x = square * squares[i];
+                            [if x > FAR { exp(w[i]) } else { q[i] * exp_m1(x) }]
+                        },
                     );
                     cumulants.ln_m = excess.ln_1p();
                     (-cumulants.ln_m, 0.0)
@@ -307,18 +324,20 @@ impl Parts {
                 w.iter_mut().for_each(|w| *w = exp(*w - scale.1 + scale.0));
                 // Given µ the loss is N(µ²(2c+1)/2, µ²) under the tilted law.
                 let half = c + 0.5;
-                let [mean, second, changed] = sums(
+                let [mean, second, changed, rounded] = sums(
                     count,
                     #[inline(always)]
                     |i| {
                         let (v, w) = (squares[i], w[i]);
-                        [w * v * half, w * (v + v * v * half * half), w * (square * v).abs().min(1.0)]
+                        let size = (square * v).abs();
+                        [w * v * half, w * (v + v * v * half * half), w * size.min(1.0), w * beyond(size)]
                     },
                 );
                 cumulants.mean = mean;
                 cumulants.variance = (second - mean * mean).max(0.0);
                 cumulants.error = (relative_error + (count + 32) as f64 * f64::EPSILON) * changed
-                    + 8.0 * f64::EPSILON * cumulants.ln_m.abs();
+                    + 8.0 * f64::EPSILON * cumulants.ln_m.abs()
+                    + 3.0 * f64::EPSILON * rounded;
             },
         );
         let mut kept = w.iter().map(|&w| w > 1e-30);
@@ -453,6 +472,40 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A weight and a power that underflow and overflow alone.
+    #[test]
+    fn tiny_weights_of_huge_powers_count() {
+        // c(c + 1)/2 = 1.
+        for (v, q) in [(720.0, 1e-300), (1200.0, 1e-310), (4096.0, 1e-320), (715.0, 2e-308)] {
+            let (tilted, cumulants) = Parts::new(&[(0.5, 0.25), (v, q)], 0.0, 1.0);
+            // Subnormal weights have few digits, but those they have are exact.
+            let (rest, ln) = (0.75 + 0.25 * f64::exp(0.5), v + f64::ln(q));
+            let expected = ln.max(0.0) + (f64::exp(ln - ln.max(0.0)) + rest * f64::exp(-ln.max(0.0))).ln();
+            assert!(
+                (cumulants.ln_m - expected).abs() <= 1e-12 * (1.0 + expected),
+                "{v}: {cumulants:?} {expected}"
+            );
+            assert!(cumulants.mean.is_finite() && tilted.squares.contains(&v), "{v}: {cumulants:?}");
+        }
+    }
+
+    /// Where the largest exponent is about 30, an atom at 0 is 1e-13 of the moment.
+    #[test]
+    fn an_atom_counts_beside_large_powers() {
+        // e^y and e^{−y} with weights that make both laws probabilities; c = 2.
+        let (y, ln_q) = (16.5, -19.4);
+        let (more, less) = (f64::exp(ln_q), f64::exp(ln_q + y));
+        let (found, _) = tilted(&[y, -y], &[ln_q, ln_q + y], 2.0);
+        let excess = (1.0 - more - less) * f64::exp(-3.0 * y - ln_q);
+        let ln_m = 3.0 * y + ln_q + excess;
+        assert!((found.ln_m - ln_m).abs() <= found.error + f64::EPSILON * ln_m, "{found:?} {ln_m}");
+        // The same for an adversary who is told.
+        let (v, q) = (37.0, 1e-3);
+        let (_, found) = Parts::new(&[(v, q)], 0.0, 1.0);
+        let ln_m = v + f64::ln(q) + 0.999 * f64::exp(-v) / q;
+        assert!((found.ln_m - ln_m).abs() <= found.error + f64::EPSILON * ln_m, "{found:?} {ln_m}");
     }
 
     /// Against the definition where it does not cancel, and the first terms of the series where it does.

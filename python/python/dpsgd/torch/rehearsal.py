@@ -5,13 +5,18 @@ Nothing is charged yet, and nothing of what is computed leaves.
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from numbers import Number
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from dpsgd.torch.rows import SMALLEST, Mode, Refused, Rows
@@ -113,6 +118,8 @@ class _Rehearsal:
         rows = self.rows
         if not rows.alone or rows.randomness != "error" or rows.device.type != "cpu" or rows.most < 2 * SMALLEST:
             return False
+        if may_meet(rows.model, rows.loss):
+            return False
         most = rows.given or max(1, SMALLEST // self.size)
         return self.groups is None or len(pieces(self.groups, self.size, most)) >= self.rows.team.threads
 
@@ -180,6 +187,50 @@ class _Rehearsal:
             others = self.numbers[self.size:].reshape(-1, self.size)[::-1].ravel()
             swapped, _ = self.rows.rows(np.concatenate([self.numbers[:self.size], others]), self.size)
             self._compare([part[:1] for part in first], [part[:1] for part in swapped], "calls with other groups")
+
+
+def may_meet(model: nn.Module, loss: Callable[..., Any]) -> bool:
+    """Whether threads could meet in an object that the loss or a hook changes.
+
+    Threads have copies of the module, but the loss and the functions of hooks are not copied, nor is what they refer to.
+    Where a hook keeps an activation in a dictionary and the loss takes it from there, one thread may take what another
+    has kept: the row of a group would depend on samples of another group, and only sometimes, so that a dry run need not
+    find it.
+    """
+    hooks = itertools.chain.from_iterable(
+        [*module._forward_hooks.values(), *module._forward_pre_hooks.values()] for module in model.modules()
+    )
+    seen: set[int] = set()
+    # Hooks that are not functions are copied with their module.
+    return _may_change(loss, seen) or any(_may_change(hook, seen) for hook in hooks if inspect.isfunction(hook))
+
+
+def _may_change(it: Any, seen: set[int]) -> bool:
+    """Whether something may be changed by a function that refers to it; a function, by what it refers to itself."""
+    if id(it) in seen:
+        return False
+    seen.add(id(it))
+    if it is None or isinstance(it, (ModuleType, type, Number, str, bytes, torch.Tensor)):
+        return False
+    if isinstance(it, BuiltinFunctionType):
+        # A method belongs to an object, a function to a module or a class.
+        return _may_change(it.__self__, seen)
+    if isinstance(it, (torch.dtype, torch.device)) or type(it).__module__ == "torch.nn.modules.loss":
+        return False
+    if isinstance(it, tuple):
+        return any(_may_change(part, seen) for part in it)
+    if isinstance(it, partial):
+        return any(_may_change(part, seen) for part in (it.func, *it.args, *it.keywords.values()))
+    if not inspect.isfunction(it):
+        return True
+    if (it.__module__ or "").split(".")[0] == "torch":
+        return False
+    try:
+        names = inspect.getclosurevars(it)
+    except ValueError:
+        return True
+    referred = (*names.nonlocals.values(), *names.globals.values(), *(it.__defaults__ or ()))
+    return any(_may_change(other, seen) for other in referred)
 
 
 @contextmanager
