@@ -26,7 +26,7 @@ use crate::interval::Interval;
 pub(crate) use budget::Budget;
 use budget::MOST_WORK;
 use contour::{Contour, cumulants};
-use factor::{Cumulants, Factor};
+use factor::{Cumulants, Factor, Kind};
 use lattice::{Lattice, Near};
 
 /// The privacy loss Y = ln(dP/dQ) of a pair of distributions, as a product of moment functions.
@@ -48,6 +48,8 @@ struct Kept {
     /// Lines by tilt; those that were given up are not tried again.
     lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
     lattices: Vec<Arc<Lattice>>,
+    /// How often none could be made.
+    without_lattice: u32,
     /// What [`Loss::ln_bound`] has found.
     bounds: HashMap<Tilt, (f64, f64)>,
 }
@@ -80,6 +82,8 @@ const STEPS: std::ops::RangeInclusive<i32> = -1920..=1920;
 const MOST_ROUNDS: u64 = 1_000_000;
 /// The relative width of ε that needs no lattice.
 const FINE_EPSILON: f64 = 1e-5;
+/// How often a lattice is tried in vain.
+const MOST_FAILURES: u32 = 3;
 /// The most values on a line, and where a lattice would take less time.
 const MOST_VALUES: usize = 1 << 18;
 const VALUES_BESIDE_LATTICE: usize = 1 << 16;
@@ -162,7 +166,10 @@ impl Loss {
             return known.clone();
         }
         self.spend(0.0)?;
-        let most_values = if self.suits_lattice() { VALUES_BESIDE_LATTICE } else { MOST_VALUES };
+        // Lines of Gaussians only are cheap however many values they have.
+        let has_rounds = self.factors.iter().any(|f| f.rounds() > 0);
+        let most_values =
+            if has_rounds && self.suits_lattice() { VALUES_BESIDE_LATTICE } else { MOST_VALUES };
         let line =
             Contour::new(&self.factors, tilt.value(), most_values, &|work| self.spend(work)).map(Arc::new);
         self.kept().lines.insert(tilt, line.clone());
@@ -371,9 +378,12 @@ impl Loss {
         Ok(CurvePoint { epsilon, delta, alpha, beta: beta.clamp(0.0, 1.0) })
     }
 
-    /// Whether a lattice is useful: its error grows with the number of rounds, its cost with their components.
+    /// Whether a lattice is useful: its error grows with the number of rounds, its cost with their components, and
+    /// Gaussians alone need none.
     fn suits_lattice(&self) -> bool {
-        self.factors.iter().map(|f| f.times).sum::<u64>() <= MOST_ROUNDS
+        let plain = self.factors.iter().all(|f| matches!(f.kind, Kind::Gaussian(_)));
+        !plain
+            && self.factors.iter().map(|f| f.times).sum::<u64>() <= MOST_ROUNDS
             && Lattice::work(&self.factors) < MOST_WORK
     }
 
@@ -385,10 +395,15 @@ impl Loss {
     }
 
     fn lattice(&self, near: Near) -> Result<Arc<Lattice>, PrivacyError> {
+        let none = || PrivacyError::NotCertified { what: "the privacy loss", why: "no window".to_string() };
+        if self.kept().without_lattice >= MOST_FAILURES {
+            return Err(none());
+        }
         self.spend(Lattice::work(&self.factors))?;
-        let lattice = Lattice::new(&self.factors, near)
-            .map(Arc::new)
-            .ok_or(PrivacyError::NotCertified { what: "the privacy loss", why: "no window".to_string() })?;
+        let Some(lattice) = Lattice::new(&self.factors, near).map(Arc::new) else {
+            self.kept().without_lattice += 1;
+            return Err(none());
+        };
         self.kept().lattices.push(Arc::clone(&lattice));
         Ok(lattice)
     }

@@ -333,7 +333,7 @@ fn newton(f: &impl Fn(f64) -> (f64, f64), start: f64) -> Option<f64> {
     for _ in 0..8 {
         let (value, slope) = f(x);
         let step = value / slope;
-        if !(step.abs() < 4.0) {
+        if step.is_nan() || step.abs() >= 4.0 {
             return None;
         }
         x -= step;

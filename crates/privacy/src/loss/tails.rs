@@ -1,15 +1,9 @@
-//! The tails of one round's privacy loss in closed form, for the grid engine: apart from the
-//! description of the pair, nothing is shared with the quadrature of the contour engine.
+//! The tails of one round's privacy loss in closed form: apart from the description of the pair, nothing is
+//! shared with the quadrature of the contour engine.
 
 use super::factor::Kind;
 use super::round::{Shape, ln_mixture};
 use crate::normal::cdf;
-
-/// P[Y > τ] and Q[Y > τ] of one round.
-pub(crate) fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
-    let (p_tail, q_tail, _) = rates(kind, threshold);
-    (p_tail, q_tail)
-}
 
 /// P[Y > τ], Q[Y > τ] and P[Y ≤ τ] of one round, each with a small relative error.
 pub(crate) fn rates(kind: &Kind, threshold: f64) -> (f64, f64, f64) {

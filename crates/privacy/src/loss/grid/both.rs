@@ -9,11 +9,16 @@
 
 use super::{Discrete, Grid, SOLVED};
 use crate::interval::Interval;
-use crate::loss::factor::Factor;
-use crate::loss::tails::{rates, scale, tails};
+use crate::loss::factor::{Factor, Kind};
+use crate::loss::tails::{rates, scale};
 
 /// The relative error of a tail's probability.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
+
+fn tails(kind: &Kind, threshold: f64) -> (f64, f64) {
+    let (p_tail, q_tail, _) = rates(kind, threshold);
+    (p_tail, q_tail)
+}
 
 /// Two grids that the privacy loss lies between.
 pub(crate) struct Both {
