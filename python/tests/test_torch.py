@@ -163,6 +163,8 @@ def test_tensors_arrays_frames_and_datasets_are_the_same_data(tmp_path):
         "frames": (frame, pandas.Series(y.numpy())),
         "dataset": (torch.utils.data.TensorDataset(x, y), None),
         "lists": (x.tolist(), y.tolist()),
+        "truth values": (x, pandas.Series(y.numpy() == 1)),
+        "bytes": (x, y.numpy().astype(np.uint8)),
     }
     found = {name: flat(train(tmp_path / name, x=x, y=y, mode="vmap")[0]) for name, (x, y) in both.items()}
     assert all(np.array_equal(weights, found["tensors"]) for weights in found.values())

@@ -72,8 +72,9 @@ class Items:
                 "tuple of inputs that ends with the target"
             )
         several = found if isinstance(found, (tuple, list)) else (found,)
-        parts = tuple(tensor(part, "x, an item of the dataset") for part in several)
-        return (parts[:-1], parts[-1]) if len(parts) > 1 else (parts, None)
+        inputs = several if len(several) == 1 else several[:-1]
+        target = None if len(several) == 1 else target_tensor(several[-1])
+        return tuple(tensor(part, "x, an item of the dataset") for part in inputs), target
 
 
 def tensor(values: Any, what: str) -> Tensor:
@@ -100,6 +101,12 @@ def tensor(values: Any, what: str) -> Tensor:
     return found if found.dtype in (torch.uint8, torch.bool) else found.to(torch.int64)
 
 
+def target_tensor(values: Any) -> Tensor:
+    """The same for targets: truth values and small numbers are classes, too."""
+    found = tensor(values, "y")
+    return found if found.is_floating_point() else found.to(torch.int64)
+
+
 def samples(x: Any, y: Any) -> Samples:
     """Samples from tensors, arrays, frames, several of them, or a dataset."""
     if isinstance(x, Dataset):
@@ -108,7 +115,7 @@ def samples(x: Any, y: Any) -> Samples:
         return Items(x, True)
     several = x if isinstance(x, (tuple, list)) and x and not np.isscalar(x[0]) and _is_table(x[0]) else (x,)
     inputs: Sequence[Tensor] = [tensor(part, "x") for part in several]
-    return Arrays(tuple(inputs), None if y is None else tensor(y, "y"))
+    return Arrays(tuple(inputs), None if y is None else target_tensor(y))
 
 
 # The most test samples that may occur in training beyond what chance explains, as a share of all.
