@@ -35,7 +35,7 @@ def prose(text):
                 at += 1
             out += ["```python" if block[0].lstrip().startswith(">>>") else "```text", *block, "```"]
             continue
-        if line in ("Args:", "Raises:"):
+        if line in ("Args:", "Returns:", "Raises:"):
             listed = True
             out += ["", f"**{line[:-1]}**", ""]
         elif listed and line.startswith("    ") and not line.startswith("     "):
@@ -93,7 +93,9 @@ def of_class(name, value):
         yield "\n".join(listed)
     for what, member in vars(value).items():
         called = getattr(value, what)
-        if not what.startswith("_") and inspect.isroutine(called) and inspect.getdoc(called):
+        # Not what scikit-learn adds to its estimators.
+        ours = (getattr(called, "__module__", None) or "dpsgd").startswith("dpsgd")
+        if ours and not what.startswith("_") and inspect.isroutine(called) and inspect.getdoc(called):
             yield f"#### `{signature(what, called)}`"
             yield prose(inspect.getdoc(called))
 

@@ -1,22 +1,27 @@
 //! The native engine on arrays, and the audit of a plan.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use dpsgd::audit::{Effort, Options};
+use dpsgd::audit::{AuditError, Effort, Options, Subject};
 use dpsgd::data::{Dataset, Inputs, Targets};
 use dpsgd::inputs::RunData;
 use dpsgd::report::Sizes;
 use dpsgd::report::audit::AuditReport;
-use dpsgd::train::Randomness;
+use dpsgd::train::{ModelError, Randomness, RoundError};
 use dpsgd::{Error, Prepared, SavedRun};
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{
+    IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::{raised, refused};
 use crate::job::told;
+use crate::model::PythonModel;
 use crate::settings;
 use crate::watch::{Slot, Watcher};
 
@@ -125,14 +130,51 @@ pub fn predict<'py>(
     Ok((width, scores.concat().into_pyarray(py)))
 }
 
-/// Audits the mechanism of a run: its statement, its JSON, its page and what contradicts the claim.
+/// Models whose rows a Python object computes, for the audit.
+struct PythonSubject {
+    /// Makes the object that computes the rows of a [`PythonModel`] from the gradients of all samples, N × d.
+    make: Py<PyAny>,
+    /// Who computes, for people.
+    name: String,
+    chunk: NonZeroUsize,
+    random: bool,
+}
+
+impl Subject for PythonSubject {
+    type Model = PythonModel;
+
+    fn model(&self, dimension: usize, gradients: &[f32]) -> Result<Arc<PythonModel>, ModelError> {
+        let samples = gradients.len() / dimension;
+        let made = Python::attach(|py| {
+            let gradients = PyArray1::from_slice(py, gradients).reshape([samples, dimension])?;
+            self.make.call1(py, (gradients,))
+        });
+        let worker = made.map_err(ModelError::caused_by)?;
+        let (chunk, random) = (self.chunk, self.random);
+        Ok(Arc::new(PythonModel { dimension, samples, chunk, window: None, random, worker }))
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// Audits the mechanism of a run, phase by phase: its statement, its JSON, its page and what contradicts the claim.
+///
+/// With a `subject`, the object that it makes computes the gradients that the audit chooses, in the way of the worker of
+/// `train_model`.
 #[pyfunction]
-#[pyo3(signature = (given, *, seconds, trials))]
+#[pyo3(signature = (given, *, seconds, trials, subject=None, name="Python", chunk=1, random=false))]
+#[allow(clippy::too_many_arguments)]
 pub fn audit(
     py: Python<'_>,
     given: &Bound<'_, PyDict>,
     seconds: f64,
     trials: Option<u64>,
+    subject: Option<Py<PyAny>>,
+    name: &str,
+    chunk: usize,
+    random: bool,
 ) -> PyResult<(String, String, String, Vec<String>)> {
     let settings = settings::read(given)?.resolve().map_err(refused)?;
     let effort = match trials {
@@ -140,12 +182,46 @@ pub fn audit(
         None if (1.0..=86_400.0).contains(&seconds) => Effort::Time(Duration::from_secs_f64(seconds)),
         None => return Err(refused(format!("seconds = {seconds}: between 1 and 86400"))),
     };
-    let options =
-        Options { effort, seed: settings.seed, threads: settings.threads, delta: settings.budget.delta };
+    // The interpreter is one: trials in Python run on the thread that called.
+    let threads = if subject.is_some() { 1 } else { settings.threads };
+    let options = Options { effort, seed: settings.seed, threads, delta: settings.budget.delta };
     let plan = settings.plan().map_err(refused)?;
-    let found = py.detach(|| dpsgd::audit::audit(&plan, &options));
-    let found = found.map_err(|error| raised(py, error.into()))?;
-    let sizes = Sizes { samples: settings.samples, groups: settings.groups };
-    let report = AuditReport::new(settings.mechanism, sizes, found, settings.seed.is_some());
-    Ok((report.statement(), report.json().to_string(), report.html(), report.contradictions()))
+    let chunk = NonZeroUsize::new(chunk).ok_or_else(|| refused("chunk = 0: at least 1"))?;
+    let subject = subject.map(|make| PythonSubject { make, name: name.into(), chunk, random });
+    let found = py.detach(|| match &subject {
+        Some(subject) => dpsgd::audit::audit_model(&plan, &options, subject),
+        None => dpsgd::audit::audit_phases(&plan, &options),
+    });
+    let audits = found.map_err(|error| match &error {
+        AuditError::Round(RoundError::Model { source, .. }) | AuditError::Subject(source) => {
+            let cause = source.cause().and_then(|cause| cause.downcast_ref::<PyErr>());
+            cause.map_or_else(|| refused(&error), |cause| cause.clone_ref(py))
+        }
+        _ => raised(py, error.into()),
+    })?;
+    let several = audits.len() > 1;
+    let (mut statement, mut pages, mut values, mut contradictions) =
+        (String::new(), Vec::new(), Vec::new(), Vec::new());
+    for (i, found) in audits.into_iter().enumerate() {
+        // The claim for the whole run, where it is one phase; that of the phase elsewhere.
+        let (configured, sizes) = match several {
+            false => {
+                (settings.mechanism.clone(), Sizes { samples: settings.samples, groups: settings.groups })
+            }
+            true => (found.configured.clone(), Sizes::default()),
+        };
+        let report = AuditReport::new(configured, sizes, found, settings.seed.is_some());
+        if several {
+            statement.push_str(&format!("PHASE {}\n\n", i + 1));
+        }
+        statement.push_str(&report.statement());
+        pages.push(report.html());
+        values.push(report.json());
+        contradictions.extend(report.contradictions());
+    }
+    let value = match several {
+        false => values.swap_remove(0),
+        true => serde_json::json!({ "phases": values }),
+    };
+    Ok((statement, value.to_string(), pages.join("\n"), contradictions))
 }

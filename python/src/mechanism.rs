@@ -191,31 +191,33 @@ impl Mechanism {
     }
 
     /// What the run leaks, for people.
-    #[pyo3(signature = (delta=None, epsilon=None, alphas=Vec::new()))]
+    #[pyo3(signature = (delta=None, epsilon=None, alphas=None))]
     fn statement(
         &self,
         py: Python<'_>,
         delta: Option<f64>,
         epsilon: Option<f64>,
-        alphas: Vec<f64>,
+        alphas: Option<Vec<f64>>,
     ) -> PyResult<String> {
         let question = question(delta, epsilon)?;
-        py.detach(|| Ok(statement::account(&self.account(question, &alphas)?, self.sizes())))
+        let alphas = alphas.as_deref().unwrap_or(&self.settings.alphas);
+        py.detach(|| Ok(statement::account(&self.account(question, alphas)?, self.sizes())))
     }
 
     /// The same as the JSON of `dpsgd account --json`.
-    #[pyo3(signature = (delta=None, epsilon=None, alphas=Vec::new()))]
+    #[pyo3(signature = (delta=None, epsilon=None, alphas=None))]
     fn json(
         &self,
         py: Python<'_>,
         delta: Option<f64>,
         epsilon: Option<f64>,
-        alphas: Vec<f64>,
+        alphas: Option<Vec<f64>>,
     ) -> PyResult<String> {
         let question = question(delta, epsilon)?;
+        let alphas = alphas.as_deref().unwrap_or(&self.settings.alphas);
         py.detach(|| {
-            let account = self.account(question, &alphas)?;
-            Ok(json::line(&json::account(&account, self.sizes(), &alphas)))
+            let account = self.account(question, alphas)?;
+            Ok(json::line(&json::account(&account, self.sizes(), alphas)))
         })
     }
 

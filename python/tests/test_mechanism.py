@@ -135,23 +135,39 @@ def test_unknown_names_are_refused():
         Mechanism.poisson(rate=object(), rounds=1)
 
 
+def cells(run):
+    """The rows of the table that a notebook shows."""
+    import html
+    import re
+
+    found = re.findall("<tr><th[^>]*>([^<]*)</th><td[^>]*>([^<]*)</td></tr>", run._repr_html_())
+    return {html.unescape(name): html.unescape(text) for name, text in found}
+
+
 def test_statement_account_and_pages():
     run = Mechanism.subsample(samples=60_000, groups=64, epochs=100, sigma=2.0)
     text = run.statement(1e-5)
     assert "WHAT IT LEAKS" in text and "0.744682" in text
     account = run.account(1e-5)
     assert {one["adversary"] for one in account["guarantees"]} == {"A0", "A1"}
-    page = run._repr_html_()
-    assert page.startswith("<table>") and "A₀" in page
-    assert "<table>" in Mechanism.subsample(samples=60_000, groups=64, epochs=100)._repr_html_()
+    rows = cells(run)
+    assert list(rows) == ["Data", "Sampling", "Length", "Noise", "Neighbours", "A₁ knows every batch", "A₀ sees the updates only"]
+    assert rows["Data"].startswith("60000 samples; each round uses 64 groups") and rows["Noise"].startswith("σ = 2 (")
+    assert rows["A₀ sees the updates only"] == "ε ≤ 0.744682 at δ = 1e-5"
+    # A text of two lines is one cell.
+    assert cells(Mechanism.shuffle(samples=60_000, groups=16, group_size=4, epochs=3, sigma=2.0))["Length"].endswith("at random")
+    both = cells(run.then(run.replace(sigma=1.0)))
+    assert [name for name in both if "Phase" in name] == ["Phase 1 of 2", "Phase 2 of 2"]
+    # No noise is not σ = 1.
+    assert cells(Mechanism.subsample(samples=60_000, groups=64, epochs=100))["Noise"].startswith("not chosen yet")
     assert "1 sample is" in run.statement(epsilon=1.0)
 
 
 def test_a_bound_in_html_is_never_rounded_down():
-    from dpsgd.mechanism import _up
+    from dpsgd.bound import rounded_up
 
     for value in (0.74468249, 1.0000004, 123456.7, 3e-9, 0.99999951):
-        assert float(_up(value)) >= value > float(_up(value)) * (1 - 1.1e-5)
+        assert float(rounded_up(value)) >= value > float(rounded_up(value)) * (1 - 1.1e-5)
 
 
 def test_pickling_equality_and_copies():
@@ -194,6 +210,15 @@ def test_threads_may_share_a_mechanism():
 def test_the_audit_does_not_contradict():
     found = Mechanism.subsample(samples=1000, groups=10, epochs=1, sigma=1.0).audit(trials=200)
     assert found and found.contradictions == [] and "<html" in found.html.lower()
+
+
+def test_phases_are_audited_one_by_one():
+    import json
+
+    run = Mechanism.shuffle(samples=400, groups=10, epochs=1, sigma=1.0)
+    found = run.then(run.replace(groups=20, sigma=2.0)).audit(trials=100)
+    assert found and "PHASE 1" in str(found) and "PHASE 2" in str(found) and len(json.loads(found.json)["phases"]) == 2
+    assert found._repr_html_().startswith("<pre>") and "html=" not in repr(found)
 
 
 def test_version_and_names():

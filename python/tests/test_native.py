@@ -171,7 +171,33 @@ def test_the_command_trains_the_same_model_to_the_bit(tmp_path, run, flags):
     (tmp_path / "phases.toml").write_text(
         "[[phase]]\ngroups = 30\nrounds = 20\n[[phase]]\nsampling = \"shuffle\"\ngroups = 20\ngroup-size = 3\nepochs = 1\n"
     )
-    flags = flags.format(tmp_path=tmp_path)
+    same_as_the_command(tmp_path, run, flags.format(tmp_path=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("more", "flags"),
+    [
+        (
+            dict(weight_decay=0.01, average="tail:0.5", lr_rule="warmup:0.1+cosine:0.1", clip_rule="inverse-root"),
+            "--weight-decay 0.01 --average tail:0.5 --step-rule warmup:0.1+cosine:0.1 --clip-rule inverse-root",
+        ),
+        (
+            dict(label_smoothing=0.1, augment=["flip", "shift:2"], views=2, outer="adam"),
+            "--label-smoothing 0.1 --augment flip,shift:2 --views 2 --outer adam",
+        ),
+        (
+            dict(inner=["sgd", "adam"], inner_step=0.02, inner_result="difference", average="ema:0.9", choose="last"),
+            "--inner sgd,adam --inner-step 0.02 --inner-result difference --average ema:0.9 --choose last",
+        ),
+    ],
+    ids=["schedules", "views", "inner"],
+)
+def test_every_setting_is_the_one_of_the_command(tmp_path, more, flags):
+    run = Mechanism.shuffle(samples=300, groups=25, epochs=2, sigma=1.0)
+    same_as_the_command(tmp_path, run, f"--sampling shuffle --groups 25 --epochs 2 {flags}", **more)
+
+
+def same_as_the_command(tmp_path, run, flags, **more):
     safetensors = pytest.importorskip("safetensors.numpy")
     draw = np.random.default_rng(3)
     x = draw.random((300, 28, 28), dtype=np.float32)
@@ -179,7 +205,7 @@ def test_the_command_trains_the_same_model_to_the_bit(tmp_path, run, flags):
     np.savez(tmp_path / "train.npz", x=x, y=y)
     model = dpsgd.train(
         x, y, net="lenet5", classes=10, mechanism=run, clip=0.2, lr=0.7, seed=4, threads=2, adversary="A1",
-        directory=tmp_path / "python",
+        directory=tmp_path / "python", **more,
     )
     asked = (
         f"{os.environ['DPSGD_COMMAND']} train --data {tmp_path}/train.npz --classes 10 --value-range 0,1 --net lenet5 --sigma 1 "
@@ -188,13 +214,37 @@ def test_the_command_trains_the_same_model_to_the_bit(tmp_path, run, flags):
     done = subprocess.run(asked.split(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ours, theirs = (safetensors.load_file(tmp_path / name / "model.safetensors") for name in ("python", "command"))
-    assert ours.keys() == theirs.keys() and len(ours) == 10
+    assert ours.keys() == theirs.keys() and len(ours) >= 10
     for name, value in ours.items():
         assert value.tobytes() == theirs[name].tobytes(), name
     guarantees = [
         json.loads((tmp_path / name / "summary.json").read_text())["guarantees"] for name in ("python", "command")
     ]
-    assert guarantees[0] == guarantees[1]
+    assert guarantees[0] == guarantees[1] and model.finished
+
+
+def test_frames_of_numbers_and_truth_values():
+    pandas = pytest.importorskip("pandas")
+    x, y = data(500)
+    frame = pandas.DataFrame(x, columns=list("abcde"))
+    frame["f"] = frame["a"] > 0
+    options = dict(classes=[0, 1], net="logistic", seed=1, epochs=5)
+    same = dpsgd.train(frame.to_numpy(dtype=np.float32), y, **options), dpsgd.train(frame, pandas.Series(y), **options)
+    assert np.array_equal(*(model.predict_proba(frame) for model in same))
+    with pytest.raises(ValueError, match="x: holds values that are not numbers .str."):
+        dpsgd.train(frame.assign(g="1.5"), y, **options)
+
+
+def test_the_shared_ledger_adds_up_runs_on_the_same_data(tmp_path):
+    x, y = data(500)
+    options = dict(classes=[0, 1], net="logistic", epochs=5, data="people", ledger=tmp_path / "shared")
+    first, second = (dpsgd.train(x, y, directory=tmp_path / name, **options) for name in "ab")
+    said = subprocess.run(
+        [os.environ["DPSGD_COMMAND"], "ledger", "people", "--ledger", str(tmp_path / "shared")], capture_output=True, text=True
+    )
+    assert said.returncode == 0 and str(tmp_path / "a") in said.stdout and str(tmp_path / "b") in said.stdout, said
+    dpsgd.train(x, y, directory=tmp_path / "c", **options | dict(ledger="none"))
+    assert dpsgd.load_run(tmp_path / "c").finished
 
 
 def checks():

@@ -79,6 +79,33 @@ def test_opacus_engine_trains_with_it():
     assert 0 < engine.get_epsilon(1e-5) <= 2
 
 
+def test_opacus_cannot_notice_a_loader_that_is_not_poisson():
+    """A limit of its interface, which the documentation states: ε is that of Poisson sampling, whatever was drawn."""
+    pytest.importorskip("opacus")
+    import torch
+    import dpsgd.opacus
+    from opacus import PrivacyEngine
+
+    found = []
+    for poisson in (True, False):
+        torch.manual_seed(0)
+        x = torch.randn(100, 4)
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, (x[:, 0] > 0).long()), batch_size=20)
+        model = torch.nn.Linear(4, 2)
+        engine = PrivacyEngine(accountant="dpsgd")
+        model, optimizer, loader = engine.make_private(
+            module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data_loader=loader, noise_multiplier=1.0,
+            max_grad_norm=1.0, poisson_sampling=poisson,
+        )
+        for batch, target in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(batch), target).backward()
+            optimizer.step()
+        found.append(engine.get_epsilon(1e-5))
+    assert found[0] == found[1] == Mechanism.poisson(rate=0.2, rounds=5, noise_multiplier=1.0).epsilon(1e-5)
+    assert "no accountant can notice" in dpsgd.opacus.__doc__
+
+
 def test_dp_accounting_beside_its_own():
     dp = pytest.importorskip("dp_accounting")
     from dp_accounting.pld import PLDAccountant

@@ -161,6 +161,40 @@ def test_dropout_is_refused_unless_it_is_wanted(directory):
             trainer(Functional(), directory.with_name("other"), mode=mode).fit()
 
 
+class Augmented(torch.utils.data.Dataset):
+    """Views of samples that draw from a generator."""
+
+    def __init__(self, draw):
+        self.x, self.y = data()
+        self.draw = draw
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, number):
+        return self.x[number] + 0.1 * self.draw(), self.y[number]
+
+
+def test_a_dataset_that_draws_at_random_is_refused_unless_it_is_wanted(directory):
+    torchs, numpys = lambda: torch.randn(6), lambda: torch.from_numpy(np.random.standard_normal(6)).float()
+    for draw, randomness in [(torchs, "error"), (numpys, "error"), (numpys, "different")]:
+        with pytest.raises(Refused, match="gave other values for the same numbers"):
+            trainer(mlp(), directory, x=Augmented(draw), y=None, randomness=randomness).fit()
+    assert not directory.exists()
+    # What PyTorch's generator gives follows the seeds of the run.
+    found = []
+    for number in range(2):
+        model = mlp()
+        torch.manual_seed(number)
+        state = torch.get_rng_state()
+        run = trainer(
+            model, directory.with_name(str(number)), x=Augmented(torchs), y=None, randomness="different", mode="vmap", chunk=4
+        )
+        assert run.fit().finished and torch.equal(torch.get_rng_state(), state)
+        found.append(flat(model))
+    assert np.array_equal(*found)
+
+
 def test_what_is_dropped_follows_the_run_and_not_the_generator_of_pytorch(directory):
     """Others may know the state of PyTorch's generator (torch.manual_seed(0)), and one sample more in a round changes what
     it draws for all samples after it, in the rounds that follow, too."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ torch = pytest.importorskip("torch")
 import dpsgd
 from dpsgd import Mechanism
 from dpsgd.torch import Callback, EarlyStopping, Refused, Trainer
+from dpsgd.torch.data import samples
 from torch import nn
 from torch.nn import functional as F
 
@@ -140,6 +142,7 @@ def test_inner_algorithms_schedules_and_outer_optimizers(tmp_path):
             dict(inner=["adam", "sgd"], inner_result="difference", outer="momentum", momentum=0.8),
             dict(lr_rule="step:0.5:1", clip_rule="inverse-root"),
             dict(noise="fast", clip_rule="follow-update:0.5"),
+            dict(lr_rule="warmup:0.1+cosine:0.1", weight_decay=0.1, average="tail:0.5"),
         )
     ):
         model, _, result = train(tmp_path / str(number), run=run, **options)
@@ -160,6 +163,8 @@ def test_tensors_arrays_frames_and_datasets_are_the_same_data(tmp_path):
         "frames": (frame, pandas.Series(y.numpy())),
         "dataset": (torch.utils.data.TensorDataset(x, y), None),
         "lists": (x.tolist(), y.tolist()),
+        "truth values": (x, pandas.Series(y.numpy() == 1)),
+        "bytes": (x, y.numpy().astype(np.uint8)),
     }
     found = {name: flat(train(tmp_path / name, x=x, y=y, mode="vmap")[0]) for name, (x, y) in both.items()}
     assert all(np.array_equal(weights, found["tensors"]) for weights in found.values())
@@ -167,6 +172,62 @@ def test_tensors_arrays_frames_and_datasets_are_the_same_data(tmp_path):
         train(tmp_path / "object", x=pandas.DataFrame({"a": ["x"] * N}), y=y)
     with pytest.raises(ValueError, match="numbers of samples differ"):
         train(tmp_path / "short", x=x, y=y[:-1])
+
+
+def test_frames_of_mixed_columns_and_arrays_of_any_memory():
+    pandas = pytest.importorskip("pandas")
+    x, y = data()
+    frame = pandas.DataFrame(x.numpy(), columns=list("abcdef"))
+    frame["g"] = frame["a"] > 0
+    numbers = frame.to_numpy(dtype=np.float32)
+    numbers.flags.writeable = False
+    both = {"mixed": frame, "frozen": numbers, "big-endian": numbers.astype(">f4"), "columns": np.asfortranarray(numbers)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, given in both.items():
+            assert samples(given, y).batch(torch.arange(N))[0][0].dtype == torch.float32
+            assert np.array_equal(samples(given, y).batch(torch.arange(N))[0][0].numpy(), numbers), name
+    for wrong, text in [
+        (frame.assign(h="1.5"), "not numbers \\(str\\)"),
+        (np.array(["1.5"] * N), "not numbers"),
+        (np.ones(N, dtype=complex), "complex128"),
+        (frame.assign(h=[None] * N), "NoneType"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            samples(wrong, y)
+
+
+def test_datasets_of_all_kinds(tmp_path):
+    x, y = data()
+    expected = flat(train(tmp_path / "tensors", x=x, y=y, mode="vmap")[0])
+
+    class Wide(torch.utils.data.Dataset):
+        """Double precision, whole numbers of Python: what people's datasets give."""
+
+        def __len__(self):
+            return N
+
+        def __getitem__(self, number):
+            return x[number].numpy().astype(np.float64), int(y[number])
+
+    class Named(Wide):
+        def __getitem__(self, number):
+            return {"pixels": x[number], "label": y[number]}
+
+    class Endless(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter([])
+
+    subset = torch.utils.data.Subset(torch.utils.data.TensorDataset(torch.cat([x, x]), torch.cat([y, y])), range(N))
+    for name, dataset in {"wide": Wide(), "subset": subset}.items():
+        assert np.array_equal(flat(train(tmp_path / name, x=dataset, y=None, mode="vmap")[0]), expected)
+    loader = torch.utils.data.DataLoader(subset, batch_size=8)
+    for wrong, text in [(Named(), "dictionaries \\(pixels, label\\)"), (Endless(), "iterable"), (loader, "give its dataset")]:
+        with pytest.raises(ValueError, match=text):
+            train(tmp_path / "wrong", x=wrong, y=None)
+    with pytest.raises(ValueError, match="leave y out"):
+        train(tmp_path / "wrong", x=subset, y=y)
+    assert not (tmp_path / "wrong").exists()
 
 
 def test_several_inputs_and_no_target(tmp_path):
@@ -243,6 +304,71 @@ def test_early_stopping_closes_the_run_and_states_less(directory):
     assert result.epsilon < run.epsilon(1e-5) and saved.epsilon() == result.epsilon
     with pytest.raises(ValueError):
         trainer.fit(resume=True)
+
+
+def test_early_stopping_on_a_noised_value(directory):
+    """The last update is noised, so what a callback does with it costs nothing more."""
+
+    class Small(Callback):
+        def __init__(self):
+            self.before, self.steps = None, []
+
+        def on_epoch(self, trainer, measured):
+            now = np.concatenate([p.detach().numpy().ravel() for p in trainer.model.parameters()])
+            if self.before is not None:
+                self.steps.append(float(np.linalg.norm(now - self.before)))
+            self.before = now
+            return len(self.steps) >= 2 and self.steps[-1] < 2 * self.steps[0]
+
+    small = Small()
+    run = Mechanism.shuffle(samples=N, groups=8, epochs=20, sigma=1.0)
+    _, _, result = train(directory, run=run, callbacks=[small])
+    assert result.finished and len(small.steps) < 19 and result.epsilon < run.epsilon(1e-5)
+    assert dpsgd.load_run(directory).rounds_charged < run.rounds
+
+
+def test_an_average_of_the_weights_is_kept_beside_them(tmp_path):
+    test = data(60, seed=1)
+    run = Mechanism.shuffle(samples=N, groups=8, epochs=2, sigma=1.0)
+    last = flat(train(tmp_path / "plain", run=run, test=test)[0])
+    found = {}
+    for choose in ("last", "average", "better"):
+        model, trainer, result = train(tmp_path / choose, run=run, test=test, average="tail:0.5", choose=choose)
+        assert result.finished and trainer.history[-1]["iterates"]["chosen"] in ("last", "average")
+        found[choose] = flat(model)
+        saved = dpsgd.load_run(tmp_path / choose)
+        state = saved.state_dict()
+        assert saved.epsilon() == result.epsilon
+        assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+    assert np.array_equal(found["last"], last) and not np.array_equal(found["average"], last)
+    with pytest.raises(ValueError, match="choose: only with --average"):
+        train(tmp_path / "wrong", choose="last")
+
+
+def test_what_cannot_be_measured_is_noticed_before_anything_is_spent(directory):
+    x, y = data(50, seed=1)
+    for wrong in [(x[:, :5], y), (x, y.float().reshape(-1, 1))]:
+        with pytest.raises(ValueError, match="test: the model cannot be measured"):
+            train(directory, test=wrong)
+    assert not directory.exists()
+
+
+def test_a_metric_sees_all_test_samples_at_once(directory):
+    sizes = []
+
+    def metric(output, target):
+        sizes.append((len(output), len(target)))
+        return 0.25
+
+    _, trainer, _ = train(directory, test=data(700, seed=1), metric=metric)
+    assert set(sizes) == {(700, 700)} and trainer.history[-1]["test_accuracy"] == 0.25
+
+
+def test_results_are_shown_as_their_statements(directory):
+    _, _, result = train(directory)
+    assert str(result) == result.statement and "THE RUN" in result.statement
+    assert result._repr_html_().startswith("<pre>") and "THE RUN" not in repr(result)
+    assert "ε" in dpsgd.load_run(directory)._repr_html_()
 
 
 def test_stop_and_resume_in_this_process_and_in_another_trainer(directory):
@@ -430,13 +556,59 @@ def test_progress_by_whichever_library_is_there(directory, capfd, monkeypatch, m
     assert ("accuracy" in said) == (len(missing) < 2)
 
 
-def test_audit_of_a_trainer(directory):
+@pytest.mark.parametrize("mode", ["vmap", "threads", "loop"])
+def test_audit_of_a_trainer(directory, mode):
+    x, y = data()
+    trainer = Trainer(
+        mlp(), F.cross_entropy, x, y, mechanism=samplers()["groups"], clip=1.0, lr=0.1, directory=directory, progress=False,
+        mode=mode, chunk=2, threads=2, seed=1,
+    )
+    found = trainer.audit(trials=200)
+    assert found and found.contradictions == [] and f"PyTorch (mode {mode}) computes the gradients" in " ".join(str(found).split())
+    assert "<html" in found.html and "statement=" not in repr(found)
+    assert not directory.exists()
+
+
+def test_the_audit_finds_rows_that_mix_groups(directory, monkeypatch):
+    """As hooks do where a layer uses the mean of the batch."""
+    from dpsgd.torch.rows import Rows
+
+    x, y = data()
+    trainer = Trainer(
+        mlp(), F.cross_entropy, x, y, mechanism=samplers()["subsample"], clip=1.0, lr=0.1, directory=directory, progress=False,
+        mode="vmap", seed=1,
+    )
+    trainer.rehearse()
+    block = Rows.block
+
+    def leaking(self, model, inputs, target):
+        stretches, losses = block(self, model, inputs, target)
+        return [part + 0.1 * np.roll(part, 1, axis=0) for part in stretches], losses
+
+    monkeypatch.setattr(Rows, "block", leaking)
+    monkeypatch.setattr(trainer, "rehearse", lambda: None)
+    found = trainer.audit(trials=400)
+    assert not found and any("A1" in what or "A₁" in what for what in found.contradictions), found.contradictions
+
+
+def test_ctrl_c_ends_an_audit(directory, monkeypatch):
+    from dpsgd.torch.rows import Rows
+
     x, y = data()
     trainer = Trainer(
         mlp(), F.cross_entropy, x, y, mechanism=samplers()["subsample"], clip=1.0, lr=0.1, directory=directory, progress=False
     )
-    assert trainer.audit(trials=200)
-    assert not directory.exists()
+    trainer.rehearse()
+    block = Rows.block
+
+    def pressed(self, *given):
+        signal.raise_signal(signal.SIGINT)
+        return block(self, *given)
+
+    monkeypatch.setattr(Rows, "block", pressed)
+    monkeypatch.setattr(trainer, "rehearse", lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.audit(trials=200)
 
 
 def test_a_run_finds_its_own_directory(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@
 //! | [`shortened`] | the run that is short enough to be repeated |
 //! | [`promised`] | how much noise there has to be |
 //! | [`trial`] | one run of it |
+//! | [`subject`] | a model of somebody else's in the place of ours |
 //! | [`likelihood`] | what the adversaries make of a run |
 //! | [`claim`] | the claimed trade-off function, by its supporting lines |
 //! | [`attack`] | the measured trade-off beside the claimed one |
@@ -41,12 +42,14 @@ pub mod probe;
 pub mod promised;
 pub mod recursion;
 pub mod shortened;
+pub mod subject;
 pub mod tally;
 pub mod trial;
 
 pub use attack::{Attack, AttackPoint};
 pub use checks::{Check, Verdict};
-pub use mechanism::{Audit, Effort, Options, audit, audit_against, audit_phases};
+pub use mechanism::{Audit, Effort, Options, audit, audit_against, audit_model, audit_phases};
+pub use subject::Subject;
 pub use trial::Server;
 
 use std::convert::Infallible;
@@ -54,7 +57,7 @@ use std::convert::Infallible;
 use dpsgd_privacy::PrivacyError;
 use dpsgd_privacy::mechanism::MechanismError;
 use dpsgd_train::ledger::LedgerError;
-use dpsgd_train::{NoEntropy, PlanError, RoundError, TrainerError};
+use dpsgd_train::{ModelError, NoEntropy, PlanError, RoundError, TrainerError};
 
 /// Why a plan was not audited.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +95,9 @@ pub enum AuditError {
     /// The claim could not be computed.
     #[error(transparent)]
     Claim(#[from] PrivacyError),
+    /// The model of a [`Subject`] could not be made.
+    #[error(transparent)]
+    Subject(ModelError),
     /// The ledger could not be written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),

@@ -1,10 +1,11 @@
 //! The audit of a plan: choose the run, fix the thresholds, run the trials, compare.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dpsgd_privacy::mechanism::{Mechanism, PhaseConfig, RunConfig};
 use dpsgd_privacy::{Adversary, normal};
-use dpsgd_train::{Plan, PlanConfig};
+use dpsgd_train::{ModelError, Plan, PlanConfig};
 use rayon::prelude::*;
 
 use crate::AuditError;
@@ -12,7 +13,9 @@ use crate::attack::{Attack, Counts, thresholds};
 use crate::checks::{self, Check};
 use crate::claim::Claim;
 use crate::level;
+use crate::probe::Probe;
 use crate::shortened::Shortened;
+use crate::subject::Subject;
 use crate::tally::Tally;
 use crate::trial::{Scratch, Server, Trials};
 
@@ -95,12 +98,49 @@ pub fn audit(plan: &Plan, options: &Options) -> Result<Audit, AuditError> {
     audit_against(plan, options, Server::Silent)
 }
 
+/// [`audit`] of every phase of a plan, with the gradients of the trials computed by a subject.
+///
+/// # Guarantee
+/// That of [`audit_phases`], for the trainer together with the way in which the subject computes.
+/// The named checks of clipping, groups, threads and ledger are about the trainer alone.
+pub fn audit_model<S: Subject>(
+    plan: &Plan,
+    options: &Options,
+    subject: &S,
+) -> Result<Vec<Audit>, AuditError> {
+    each_phase(plan, options, |plan, options| run(plan, options, Server::Silent, Some(subject)))
+}
+
 /// [`audit`] of a client whose global models come from a server, which may be an adversary.
 ///
 /// # Guarantee
 /// That of [`audit`]. The claim is the same: models are a function of what an observer of the updates knows, so
 /// the guarantee of Algorithm 1 does not depend on who chooses them.
 pub fn audit_against(plan: &Plan, options: &Options, server: Server) -> Result<Audit, AuditError> {
+    run(plan, options, server, None::<&OurOwn>)
+}
+
+/// No subject: the trials use our own model.
+struct OurOwn;
+
+impl Subject for OurOwn {
+    type Model = Probe<fn(u32, &[f32], &mut [f32])>;
+
+    fn model(&self, dimension: usize, _: &[f32]) -> Result<Arc<Self::Model>, ModelError> {
+        Ok(Probe::new(dimension, 0, |_, _, _| {}))
+    }
+
+    fn name(&self) -> String {
+        String::new()
+    }
+}
+
+fn run<S: Subject>(
+    plan: &Plan,
+    options: &Options,
+    server: Server,
+    subject: Option<&S>,
+) -> Result<Audit, AuditError> {
     let began = Instant::now();
     let mechanism = plan.mechanism();
     if mechanism.phases().len() > 1 {
@@ -112,7 +152,7 @@ pub fn audit_against(plan: &Plan, options: &Options, server: Server) -> Result<A
     if let Some(name) = checks::groups::moves_without_gradient(config, &shorten(1.0)?)? {
         return Err(AuditError::MovesWithoutGradient(name));
     }
-    let begin = |mu: f64| Trials::new(shorten(mu)?, config, options.seed, server);
+    let begin = |mu: f64| Trials::new(shorten(mu)?, config, options.seed, server, subject);
     let (trials, count, pilot) = match options.effort {
         Effort::Trials(count) => (begin(2.5)?, count, PILOT),
         Effort::Time(time) => {
@@ -134,7 +174,7 @@ pub fn audit_against(plan: &Plan, options: &Options, server: Server) -> Result<A
             // A tenth of the time for the pilot.
             let pilot = (count(short.rounds()) / 5).clamp(FEWEST, PILOT);
             let count = count(short.rounds()).clamp(10 * FEWEST, MOST);
-            (Trials::new(short, config, options.seed, server)?, count, pilot)
+            (Trials::new(short, config, options.seed, server, subject)?, count, pilot)
         }
     };
     if count < FEWEST {
@@ -176,7 +216,12 @@ pub fn audit_against(plan: &Plan, options: &Options, server: Server) -> Result<A
         configured: mechanism.clone(),
         audited: short.mechanism.clone(),
         samples: short.samples,
-        data: trials.pair.described(),
+        data: match subject {
+            Some(subject) => {
+                format!("{}; {} computes the gradients", trials.pair.described(), subject.name())
+            }
+            None => trials.pair.described(),
+        },
         trials: count,
         delta: options.delta,
         attacks,
@@ -205,6 +250,14 @@ impl Effort {
 /// That of [`audit`] for each phase: with several phases a right implementation is contradicted with
 /// probability at most their number times [`level::WHOLE`]. What happens between two phases is not looked at.
 pub fn audit_phases(plan: &Plan, options: &Options) -> Result<Vec<Audit>, AuditError> {
+    each_phase(plan, options, audit)
+}
+
+fn each_phase(
+    plan: &Plan,
+    options: &Options,
+    audit: impl Fn(&Plan, &Options) -> Result<Audit, AuditError>,
+) -> Result<Vec<Audit>, AuditError> {
     let config = plan.config();
     let run = config.mechanism.config();
     let phases = run.phases.len();
@@ -256,7 +309,7 @@ fn pieces<T: Send>(
 }
 
 /// Seconds a round of the trials takes, with all threads at work.
-fn time_of_round(trials: &Trials, threads: usize) -> Result<f64, AuditError> {
+fn time_of_round<S: Subject>(trials: &Trials<S>, threads: usize) -> Result<f64, AuditError> {
     let mut number = PIECES;
     loop {
         let began = Instant::now();
@@ -281,7 +334,7 @@ fn expected_slack(mu: f64, n: u64) -> f64 {
     2.0 * distance * (alpha * (1.0 - alpha) / n as f64).sqrt() / (normal::density(0.5 * mu) * mu)
 }
 
-fn attacks(trials: &Trials, sums: &Sums, delta: f64) -> Result<Vec<Attack>, AuditError> {
+fn attacks<S: Subject>(trials: &Trials<S>, sums: &Sums, delta: f64) -> Result<Vec<Attack>, AuditError> {
     let mechanism = &trials.short.mechanism;
     let known = Claim::of(mechanism, Adversary::A1, delta)?;
     let mut attacks = vec![Attack::new(Adversary::A1, &known, &sums.known, delta)];

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use dpsgd_privacy::mechanism::{BatchSize, Draw};
-use dpsgd_train::{Plan, PlanConfig, Randomness, Trainer, Unrecorded, clip};
+use dpsgd_train::{Model, Plan, PlanConfig, Randomness, Trainer, Unrecorded, clip};
 
 use crate::AuditError;
-use crate::asked::{Asked, watched};
+use crate::asked::{self, Asked, watched};
 use crate::likelihood::{Likelihood, Seen};
 use crate::pair::{FREE, Pair, Side};
 use crate::probe::Probe;
 use crate::promised::PromisedNoise;
 use crate::shortened::Shortened;
+use crate::subject::{Recorded, Subject};
 use crate::tally::Tally;
 
 /// Who hands the trainer global models while it runs.
@@ -27,8 +28,7 @@ pub enum Server {
 }
 
 /// What every trial of an audit has in common.
-#[derive(Debug)]
-pub struct Trials {
+pub struct Trials<S: Subject> {
     /// The mechanism that is run.
     pub short: Shortened,
     /// The data.
@@ -38,6 +38,8 @@ pub struct Trials {
     plan: Arc<Plan>,
     seed: Option<u64>,
     server: Server,
+    /// The models on D and on D', where a subject computes the gradients.
+    models: Option<[Arc<Recorded<S::Model>>; 2]>,
 }
 
 /// What the adversaries make of a run.
@@ -63,18 +65,32 @@ pub struct Scratch {
     places: Vec<Option<u64>>,
 }
 
-impl Trials {
-    /// The trials of a shortened mechanism with the algorithms of `config`.
+impl<S: Subject> Trials<S> {
+    /// The trials of a shortened mechanism with the algorithms of `config`. A subject computes the gradients, if there
+    /// is one; the server must be silent then.
     pub fn new(
         short: Shortened,
         config: &PlanConfig,
         seed: Option<u64>,
         server: Server,
+        subject: Option<&S>,
     ) -> Result<Self, AuditError> {
         let config = PlanConfig { mechanism: short.mechanism.clone(), threads: 1, ..config.clone() };
         let pair = Pair::new(&short.mechanism, &config, short.group_size);
         let likelihood = Likelihood::new(&short.mechanism, &pair);
-        Ok(Self { plan: Arc::new(watched(&config).check()?), pair, likelihood, short, seed, server })
+        let on = |subject: &S, side| {
+            let mut gradients = vec![0.0; short.samples * pair.dimension()];
+            for (sample, gradient) in gradients.chunks_exact_mut(pair.dimension()).enumerate() {
+                pair.add_gradient(side, sample as u32, gradient);
+            }
+            subject.model(pair.dimension(), &gradients).map(Recorded::new).map_err(AuditError::Subject)
+        };
+        let models = match subject {
+            Some(subject) => Some([on(subject, Side::With)?, on(subject, Side::Without)?]),
+            None => None,
+        };
+        let plan = Arc::new(watched(&config).check()?);
+        Ok(Self { plan, pair, likelihood, short, seed, server, models })
     }
 
     /// The key of a trial: from the system, or one that can be repeated.
@@ -92,7 +108,11 @@ impl Trials {
         scratch: &mut Scratch,
         tally: &mut Tally,
     ) -> Result<Statistics, AuditError> {
-        let side = if number.is_multiple_of(2) { Side::With } else { Side::Without };
+        let even = number.is_multiple_of(2);
+        if let Some([with, without]) = &self.models {
+            return self.run_on(if even { with } else { without }, number, scratch, tally);
+        }
+        let side = if even { Side::With } else { Side::Without };
         let pair = self.pair;
         // The start, w = 0, and every model of a silent server leave gradients as they are.
         let turns = self.server == Server::Adversarial;
@@ -103,10 +123,24 @@ impl Trials {
             pair.add_gradient(side, sample, sum);
             turn(sum);
         };
-        let probe = Probe::new(pair.dimension(), self.short.samples, gradient);
+        self.run_on(&Probe::new(pair.dimension(), self.short.samples, gradient), number, scratch, tally)
+    }
+
+    /// Runs the trial of a number with a model that records what it is asked.
+    fn run_on<M: Model>(
+        &self,
+        model: &Arc<M>,
+        number: u64,
+        scratch: &mut Scratch,
+        tally: &mut Tally,
+    ) -> Result<Statistics, AuditError> {
+        let pair = self.pair;
+        let turns = self.server == Server::Adversarial;
         let weights = vec![0.0; pair.dimension()];
         let ledger = Unrecorded::new(self.plan.clone());
-        let mut trainer = Trainer::new(ledger, probe.clone(), weights, self.key(number)?)?;
+        // What an earlier use of this thread has left.
+        asked::take(&mut scratch.asked);
+        let mut trainer = Trainer::new(ledger, model.clone(), weights, self.key(number)?)?;
         let phase = &self.plan.mechanism().phases()[0];
         let divisor = self.plan.divisor(&self.plan.position(0));
         let root = (pair.width as f64).sqrt();
@@ -114,16 +148,16 @@ impl Trials {
         scratch.noise.clear();
         scratch.places.clear();
         let interrupt = trainer.interrupt();
-        let model = |sign: f32| vec![sign; pair.dimension()];
+        let all = |sign: f32| vec![sign; pair.dimension()];
         while !trainer.finished() {
             let sign = self.chosen(&scratch.run);
             let next = 2 * trainer.next_round() + 1;
             if turns {
-                trainer.replace(next, model(sign))?;
+                trainer.replace(next, all(sign))?;
             }
             let begun = trainer.begin()?;
             if turns {
-                interrupt.replace(next + 1, model(-sign))?;
+                interrupt.replace(next + 1, all(-sign))?;
             }
             let round = begun.finish();
             let unit = divisor / round.bound;
@@ -133,7 +167,7 @@ impl Trials {
                 PromisedNoise::of(self.plan.config(), phase, pair.dimension(), round.bound).deviation;
             let free = &round.update[pair.width..];
             scratch.noise.push(std::array::from_fn(|j| f64::from(free[j]) * divisor / deviation));
-            probe.take_asked(&mut scratch.asked);
+            asked::take(&mut scratch.asked);
             let groups = scratch.asked.groups(self.short.fixed_group_size());
             let count = groups.len() as f64;
             let hit = groups.iter().filter(|group| group.iter().any(|&i| i < pair.canaries)).count() as u32;

@@ -18,6 +18,8 @@ What would a run leak, and how much noise does it need?
 :class:`DPClassifier`         the same with scikit-learn's manners
 :mod:`dpsgd.opacus`           ``PrivacyEngine(accountant="dpsgd")``
 :mod:`dpsgd.dp_accounting`    a ``PrivacyAccountant`` for DpEvents
+:mod:`dpsgd.flower`           several sites train one model, over Flower
+:mod:`dpsgd.federated`        the same over a transport of your own
 ============================  ================================================================
 """
 

@@ -1,5 +1,6 @@
 """The native part of dpsgd."""
 
+from collections.abc import Callable
 from os import PathLike
 from typing import Any, Literal, final
 
@@ -44,9 +45,9 @@ class Mechanism:
         mu: float | None = None,
     ) -> Any: ...
     def statement(
-        self, delta: float | None = None, epsilon: float | None = None, alphas: list[float] = ...
+        self, delta: float | None = None, epsilon: float | None = None, alphas: list[float] | None = None
     ) -> str: ...
-    def json(self, delta: float | None = None, epsilon: float | None = None, alphas: list[float] = ...) -> str: ...
+    def json(self, delta: float | None = None, epsilon: float | None = None, alphas: list[float] | None = None) -> str: ...
     def described(self) -> str: ...
 
 @final
@@ -151,5 +152,12 @@ def predict(
     directory: str | PathLike[str], x: NDArray[np.float32], classes: int | None, threads: int = 1
 ) -> tuple[int, NDArray[np.float32]]: ...
 def audit(
-    given: dict[str, Any], *, seconds: float, trials: int | None
+    given: dict[str, Any],
+    *,
+    seconds: float,
+    trials: int | None,
+    subject: Callable[[NDArray[np.float32]], Any] | None = None,
+    name: str = "Python",
+    chunk: int = 1,
+    random: bool = False,
 ) -> tuple[str, str, str, list[str]]: ...

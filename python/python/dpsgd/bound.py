@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 
@@ -32,3 +33,16 @@ class Bound(float):
     def __reduce__(self) -> tuple[type[Bound], tuple[float, float, str]]:
         guaranteed = "upper" if float(self) == self.upper else "lower"
         return (Bound, (self.lower, self.upper, guaranteed))
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """As text, rounded so that a bound is never shown smaller than it is.
+
+    >>> rounded_up(1.8282361), rounded_up(0.5)
+    ('1.82824', '0.5')
+    """
+    text = f"{value:.{digits}g}"
+    if float(text) < value:
+        step = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
+        text = f"{float(text) + step:.{digits}g}"
+    return text

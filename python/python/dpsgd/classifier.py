@@ -28,12 +28,19 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         groups: int | None = None,
         epochs: int = 30,
         clip: float = 1.0,
+        clip_rule: str | None = None,
         lr: float = 0.5,
+        lr_rule: str | None = None,
         outer: str = "momentum",
+        momentum: float | None = None,
+        weight_decay: float | None = None,
+        average: str | None = None,
         classes: Any = None,
         ranges: Any = None,
         normalise: str | None = None,
         directory: Any = None,
+        data: str = "arrays",
+        ledger: Any = None,
         random_state: int | None = None,
         threads: int | None = None,
     ) -> None:
@@ -44,12 +51,19 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.groups = groups
         self.epochs = epochs
         self.clip = clip
+        self.clip_rule = clip_rule
         self.lr = lr
+        self.lr_rule = lr_rule
         self.outer = outer
+        self.momentum = momentum
+        self.weight_decay = weight_decay
+        self.average = average
         self.classes = classes
         self.ranges = ranges
         self.normalise = normalise
         self.directory = directory
+        self.data = data
+        self.ledger = ledger
         self.random_state = random_state
         self.threads = threads
 
@@ -59,9 +73,10 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
             seed = int(seed.randint(2**31))
         return train(
             x, y, net=self.net, mechanism=self.mechanism, epsilon=self.epsilon, delta=self.delta, groups=self.groups,
-            epochs=self.epochs, clip=self.clip, lr=self.lr, outer=self.outer, ranges=self.ranges,  # type: ignore[arg-type]
-            normalise=self.normalise, directory=self.directory, seed=seed, threads=self.threads,  # type: ignore[arg-type]
-            **more,
+            epochs=self.epochs, clip=self.clip, clip_rule=self.clip_rule, lr=self.lr, lr_rule=self.lr_rule,
+            outer=self.outer, momentum=self.momentum, weight_decay=self.weight_decay,  # type: ignore[arg-type]
+            average=self.average, ranges=self.ranges, normalise=self.normalise,  # type: ignore[arg-type]
+            directory=self.directory, data=self.data, ledger=self.ledger, seed=seed, threads=self.threads, **more,
         )
 
     def _remember(self, run: Trained) -> None:

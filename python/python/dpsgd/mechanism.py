@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsgd import _dpsgd
-from dpsgd.bound import Bound
+from dpsgd.bound import Bound, rounded_up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,6 +77,10 @@ the noise is N(0, (2Cσ)²))
         releases: Sequence[float] = (),
     ) -> Mechanism:
         """Every round draws ``groups`` groups of ``group_size`` from all ``samples``.
+
+        >>> run = Mechanism.subsample(samples=60_000, groups=64, epochs=100, sigma=2.0)
+        >>> run.rounds, round(run.epsilon(1e-5), 3)
+        (93700, 0.745)
 
         Args:
             samples: N, the size of the data set.
@@ -143,6 +147,10 @@ the noise is N(0, (2Cσ)²))
         """Every round keeps each sample with probability ``rate``, as Opacus and dp_accounting assume.
 
         The size of the data is private here, so ``rate`` and ``groups`` must be public constants.
+
+        >>> run = Mechanism.poisson(rate=0.01, epochs=10, noise_multiplier=1.0)
+        >>> run.rounds, round(run.epsilon(1e-5), 3)
+        (1000, 1.828)
 
         Args:
             rate: p.
@@ -237,7 +245,12 @@ the noise is N(0, (2Cσ)²))
         return cls(phase=parts, release_mu=_list(released), **common)
 
     def then(self, after: Mechanism) -> Mechanism:
-        """This run and then another one on the same data."""
+        """This run and then another one on the same data.
+
+        >>> one = Mechanism.poisson(rate=0.01, rounds=1000, noise_multiplier=1.0)
+        >>> round(one.then(one.replace(noise_multiplier=0.9)).epsilon(1e-5), 3)
+        2.932
+        """
         return Mechanism.phases([self, after])
 
     def replace(self, **changes: Any) -> Mechanism:
@@ -312,7 +325,11 @@ the noise is N(0, (2Cσ)²))
         return Bound(*self._native.epsilon(delta, adversary))
 
     def delta(self, epsilon: float, *, adversary: Adversary | None = None) -> Bound:
-        """The smallest δ such that the run is (ε, δ)-DP: certified, the value is the upper end."""
+        """The smallest δ such that the run is (ε, δ)-DP: certified, the value is the upper end.
+
+        >>> f"{Mechanism.poisson(rate=0.01, rounds=1000, noise_multiplier=1.0).delta(2.0):.2e}"
+        '2.67e-06'
+        """
         return Bound(*self._native.delta(epsilon, adversary))
 
     @overload
@@ -338,18 +355,32 @@ the noise is N(0, (2Cσ)²))
     def beta_interval(
         self, alpha: ArrayLike, *, adversary: Adversary | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Certified lower and upper ends of the miss rate at many α."""
+        """Certified lower and upper ends of the miss rate at many α.
+
+        >>> run = Mechanism.poisson(rate=0.01, rounds=1000, noise_multiplier=1.0)
+        >>> lower, upper = run.beta_interval([0.01, 0.1])
+        >>> bool((lower <= upper).all() and (upper - lower < 1e-4).all())
+        True
+        """
         alphas = np.asarray(alpha, dtype=np.float64)
         lower, upper = self._native.betas(alphas.ravel().tolist(), adversary)
         return np.array(lower).reshape(alphas.shape), np.array(upper).reshape(alphas.shape)
 
     def mu(self, *, adversary: Adversary | None = None) -> Bound:
-        """The smallest µ such that the run is µ-GDP for error rates of at least 1e-6: the value is the upper end."""
+        """The smallest µ such that the run is µ-GDP for error rates of at least 1e-6: the value is the upper end.
+
+        >>> round(Mechanism.subsample(samples=60_000, groups=64, epochs=100, sigma=2.0).mu(), 3)
+        0.205
+        """
         lower, upper, _ = self._native.mu(adversary)
         return Bound(lower, upper)
 
     def renyi(self, order: float, *, adversary: Adversary | None = None) -> Bound:
-        """τ such that the run is (order, τ)-RDP: the value is the upper end. Converting back to ε loses."""
+        """τ such that the run is (order, τ)-RDP: the value is the upper end. Converting back to ε loses information.
+
+        >>> round(Mechanism.poisson(rate=0.01, rounds=1000, noise_multiplier=1.0).renyi(8), 3)
+        0.894
+        """
         return Bound(*self._native.renyi(order, adversary))
 
     def calibrate(
@@ -381,22 +412,41 @@ the noise is N(0, (2Cσ)²))
         return self.replace(**{solve: value})
 
     def statement(
-        self, delta: float | None = None, *, epsilon: float | None = None, alphas: Sequence[float] = ()
+        self, delta: float | None = None, *, epsilon: float | None = None, alphas: Sequence[float] | None = None
     ) -> str:
-        """Everything that can be said about the run, for people: what ``dpsgd account`` prints."""
-        return self._native.statement(delta, epsilon, list(alphas))
+        """Everything that can be said about the run, for people: what ``dpsgd account`` prints.
+
+        Args:
+            delta: δ at which ε is stated; 1e-5 if neither is given.
+            epsilon: ε at which δ is stated instead.
+            alphas: false-alarm rates at which the best attack is stated; 0.01, 0.05 and 0.5 if not given.
+
+        >>> print(Mechanism.poisson(rate=0.01, rounds=1000, noise_multiplier=1.0).statement(1e-5))
+        THE RUN
+        ...
+        """
+        return self._native.statement(delta, epsilon, None if alphas is None else list(alphas))
 
     def account(
-        self, delta: float | None = None, *, epsilon: float | None = None, alphas: Sequence[float] = ()
+        self, delta: float | None = None, *, epsilon: float | None = None, alphas: Sequence[float] | None = None
     ) -> dict[str, Any]:
-        """The same as data: the JSON of ``dpsgd account --json``."""
-        found: dict[str, Any] = json.loads(self._native.json(delta, epsilon, list(alphas)))
+        """The same as data: the JSON of ``dpsgd account --json``.
+
+        >>> run = Mechanism.poisson(rate=0.01, rounds=1000, noise_multiplier=1.0)
+        >>> [one["adversary"] for one in run.account(1e-5)["guarantees"]]
+        ['A1', 'A0']
+        """
+        found: dict[str, Any] = json.loads(self._native.json(delta, epsilon, None if alphas is None else list(alphas)))
         return found
 
     def audit(self, *, seconds: float = 60.0, trials: int | None = None, clip: float = 1.0) -> Audit:
-        """Attacks the production sampler, clip, noise and rounds on worst-case data; ``dpsgd audit mechanism``.
+        """Attacks the production sampler, clip, noise and rounds on worst-case data, each phase as a run of its own;
+        ``dpsgd audit mechanism``.
 
-        A correct implementation is contradicted with probability at most 1e-6.
+        A correct implementation is contradicted with probability at most 1e-6 for each phase.
+
+        >>> bool(Mechanism.subsample(samples=1000, groups=10, epochs=1, sigma=1.0).audit(trials=100))
+        True
         """
         settings = {"data": "arrays", **self._settings, "clip": clip, "step": 1.0, "outer": "plain"}
         return Audit(*_dpsgd.audit(settings, seconds=seconds, trials=trials))
@@ -410,6 +460,9 @@ the noise is N(0, (2Cσ)²))
             ax: where to draw; a new figure if there is none.
             points: how many.
             log: detection rate over false-alarm rate on logarithmic axes, for attacks with few false alarms.
+
+        Returns:
+            The axes; ``.figure.savefig("curve.png")`` keeps the figure.
         """
         import matplotlib.pyplot as plt
 
@@ -438,22 +491,24 @@ the noise is N(0, (2Cσ)²))
 
     def _repr_html_(self) -> str:
         """For notebooks: the run and what it leaks."""
-        rows = "".join(
-            f"<tr><td style='text-align:left'>{html.escape(line.strip()[:14].strip())}</td>"
-            f"<td style='text-align:left'>{html.escape(line.strip()[14:].strip())}</td></tr>"
-            for line in self._native.described().splitlines()
-        )
-        if self.sigmas is not None:
-            for name, label in (("A1", "A₁ knows every batch"), ("A0", "A₀ sees the updates only")):
+        rows = _described(self._native.described())
+        if self.sigmas is None:
+            unknown = "not chosen yet: calibrate(epsilon=…, delta=…) finds the smallest that meets a target"
+            rows = [(name, unknown if name == "Noise" else text) for name, text in rows]
+        else:
+            names: tuple[tuple[Adversary, str], ...] = (("A1", "A₁ knows every batch"), ("A0", "A₀ sees the updates only"))
+            for name, label in names:
                 try:
-                    leaks = f"ε ≤ {_up(self.epsilon(1e-5, adversary=name))} at δ = 1e-5"  # type: ignore[arg-type]
+                    leaks = f"ε ≤ {rounded_up(self.epsilon(1e-5, adversary=name))} at δ = 1e-5"
                 except ValueError as why:
                     leaks = f"nothing is claimed: {why}"
-                rows += (
-                    f"<tr><th style='text-align:left'>{label}</th>"
-                    f"<td style='text-align:left'>{html.escape(leaks)}</td></tr>"
-                )
-        return f"<table>{rows}</table>"
+                rows.append((label, leaks))
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for name, text in rows
+        )
+        return f"<table>{cells}</table>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mechanism) and self._settings == other._settings
@@ -469,14 +524,20 @@ the noise is N(0, (2Cσ)²))
 class Audit:
     """What an audit found."""
 
-    statement: str
-    """For people."""
-    json: str
+    statement: str = field(repr=False)
+    """For people; what ``print`` shows."""
+    json: str = field(repr=False)
     """As data."""
-    html: str
+    html: str = field(repr=False)
     """As a page."""
     contradictions: list[str]
     """What contradicts the claim; empty if nothing does."""
+
+    def __str__(self) -> str:
+        return self.statement
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.statement)}</pre>"
 
     def __bool__(self) -> bool:
         """True if nothing contradicts the claim."""
@@ -491,10 +552,16 @@ def _list(values: Iterable[float]) -> list[float] | None:
     return [float(value) for value in values] or None
 
 
-def _up(value: float, digits: int = 6) -> str:
-    """Rounded so that a bound is never printed smaller than it is."""
-    text = f"{value:.{digits}g}"
-    if float(text) < value:
-        step = 10.0 ** (np.floor(np.log10(abs(value))) - digits + 1)
-        text = f"{float(text) + step:.{digits}g}"
-    return text
+def _described(text: str) -> list[tuple[str, str]]:
+    """Name and text of each line; a line without a name goes on with the one before it."""
+    rows: list[tuple[str, str]] = []
+    for line in filter(str.strip, text.splitlines()):
+        name, said = line[:13].strip(), line[13:].strip()
+        if line.lstrip().startswith("Phase "):
+            rows.append((line.strip(), ""))
+        elif name:
+            rows.append((name, said))
+        else:
+            before, begun = rows.pop()
+            rows.append((before, f"{begun} {said}"))
+    return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import tempfile
 import warnings
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsgd import _dpsgd
-from dpsgd.bound import Bound
+from dpsgd.arrays import as_numbers
+from dpsgd.bound import Bound, rounded_up
 from dpsgd.mechanism import Adversary, Mechanism
 from dpsgd.saved import SavedRun, load_run
 
@@ -93,7 +95,10 @@ class Trained:
         return load_run(self.directory)
 
     def __repr__(self) -> str:
-        return f"<trained with ε ≤ {self.epsilon:.6g} at δ = {self.delta:g}>"
+        return f"<trained with ε ≤ {rounded_up(self.epsilon)} at δ = {self.delta:g}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.statement)}</pre>"
 
 
 def train(
@@ -115,6 +120,12 @@ def train(
     inner_result: Literal["sum", "difference"] | None = None,
     outer: Literal["plain", "momentum", "adam"] = "momentum",
     momentum: float | None = None,
+    weight_decay: float | None = None,
+    average: str | None = None,
+    choose: Literal["average", "last", "better"] | None = None,
+    label_smoothing: float | None = None,
+    augment: Sequence[str] = (),
+    views: int | None = None,
     noise: Literal["exact", "fast"] = "exact",
     adversary: Adversary | None = None,
     max_epsilon: float | None = None,
@@ -126,6 +137,7 @@ def train(
     test: tuple[ArrayLike, ArrayLike] | None = None,
     directory: str | os.PathLike[str] | None = None,
     data: str = "arrays",
+    ledger: str | os.PathLike[str] | None = None,
     seed: int | None = None,
     threads: int | None = None,
     diagnostics: bool = False,
@@ -151,8 +163,12 @@ def train(
         delta: δ at which ε is stated.
         groups: m, groups a round; an eighth of the data and at most 2048 if not given.
         epochs: E.
-        clip, lr, lr_rule, clip_rule, inner, inner_step, inner_result, outer, momentum, noise, adversary, max_epsilon:
-            as for :class:`dpsgd.torch.Trainer`.
+        clip, lr, lr_rule, clip_rule, inner, inner_step, inner_result, outer, momentum, weight_decay, average, choose,
+            noise, adversary, max_epsilon: as for :class:`dpsgd.torch.Trainer`.
+        label_smoothing: α: the target of the class is 1 − α + α/K, that of each other class α/K.
+        augment: random views of each image, whose mean gradient is clipped, so that they cost no privacy: ``"flip"``,
+            ``"shift:PIXELS"``, or both.
+        views: how many of a sample; a round takes as many times longer.
         classes: the labels there can be, or their number: a public fact. Without it they are taken from ``y``, and
             the run says that no guarantee covers them.
         task: what ``y`` is.
@@ -162,7 +178,9 @@ def train(
         normalise_mu: µ of that release.
         test: **public** samples and targets, measured after every epoch without noise.
         directory: keeps ledger, checkpoints, model and report; without it they are temporary.
-        data: the name of the data in reports.
+        data: the name of the data in reports, and in the shared ledger, which adds up what all runs on the same data have
+            spent.
+        ledger: the directory of the shared ledger, or ``"none"``; by default that of the command.
         seed: draws everything from this number: reproducible, and **not private**.
         threads: the result does not depend on it.
         diagnostics: also write training loss and clipping to diagnostics.jsonl; they are **not private**.
@@ -185,7 +203,9 @@ def train(
     settings = {
         **mechanism.settings, "data": data, "clip": float(clip), "clip_rule": clip_rule, "step": float(lr),
         "step_rule": lr_rule or "constant", "inner": [inner] if isinstance(inner, str) else list(inner or []),
-        "inner_step": inner_step, "inner_result": inner_result, "outer": outer, "momentum": momentum, "noise": noise,
+        "inner_step": inner_step, "inner_result": inner_result, "outer": outer, "momentum": momentum,
+        "weight_decay": weight_decay, "average": average, "choose": choose, "label_smoothing": label_smoothing,
+        "augment": list(augment), "views": views, "ledger": None if ledger is None else os.fspath(ledger), "noise": noise,
         "delta": delta, "adversary": adversary, "max_epsilon": max_epsilon, "seed": seed, "threads": threads,
         "diagnostics": diagnostics or None, "normalise": normalise, "normalise_mu": normalise_mu,
         **_network(net, inputs.shape[1:], task),
@@ -211,7 +231,7 @@ def train(
 
 
 def _array(x: ArrayLike) -> NDArray[np.float32]:
-    array = x.to_numpy() if hasattr(x, "to_numpy") else np.asarray(x)
+    array = as_numbers(x.to_numpy() if hasattr(x, "to_numpy") else np.asarray(x), "x")
     return np.ascontiguousarray(array, dtype=np.float32)
 
 

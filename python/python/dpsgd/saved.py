@@ -130,6 +130,14 @@ def load_run(path: str | os.PathLike[str], *, verify: bool = True) -> SavedRun:
     Raises:
         DamagedRun: if something does not agree; with ``verify=False`` it is listed in ``findings`` instead.
         ValueError: if the directory cannot be believed at all, or is no run.
+
+    >>> import numpy as np, tempfile, dpsgd
+    >>> x = np.random.default_rng(0).normal(size=(500, 4))
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     model = dpsgd.train(x, x[:, 0] > 0, net="logistic", classes=[False, True], directory=place + "/run")
+    ...     run = dpsgd.load_run(place + "/run")
+    >>> run.finished, run.rounds_charged, run.epsilon() == model.epsilon
+    (True, 240, True)
     """
     native = _dpsgd.SavedRun(os.fspath(path))
     found = native.verify()

@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+
+from dpsgd.arrays import as_numbers
 
 Batch = tuple[tuple[Tensor, ...], "Tensor | None"]
 
@@ -64,25 +66,45 @@ class Items:
     def batch(self, numbers: Tensor) -> Batch:
         """The inputs and the targets of some samples, stacked."""
         found = default_collate([self.dataset[int(number)] for number in numbers])
-        parts = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        return (parts[:-1], parts[-1]) if len(parts) > 1 else (parts, None)
+        if isinstance(found, dict):
+            raise ValueError(
+                f"x: items of the dataset are dictionaries ({', '.join(map(str, found))}); wrap it so that an item is a "
+                "tuple of inputs that ends with the target"
+            )
+        several = found if isinstance(found, (tuple, list)) else (found,)
+        inputs = several if len(several) == 1 else several[:-1]
+        target = None if len(several) == 1 else target_tensor(several[-1])
+        return tuple(tensor(part, "x, an item of the dataset") for part in inputs), target
 
 
 def tensor(values: Any, what: str) -> Tensor:
     """A tensor of samples: floating-point values become float32, whole numbers int64."""
+    if isinstance(values, DataLoader):
+        raise ValueError(
+            f"{what}: a DataLoader draws batches of its own, and what is accounted for is what is drawn here; give its "
+            "dataset"
+        )
     if isinstance(values, Tensor):
         found = values
     else:
         # A pandas frame or series, a list, an array.
-        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-        if array.dtype == object:
-            raise ValueError(f"{what}: holds values that are not numbers; encode them first")
+        array = as_numbers(values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values), what)
         if hasattr(values, "columns"):
             array = array.astype(np.float32)
-        found = torch.from_numpy(np.ascontiguousarray(array))
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+        with warnings.catch_warnings():
+            # That the memory must not be written to: nobody does, and a mapped file is not copied.
+            warnings.simplefilter("ignore", UserWarning)
+            found = torch.from_numpy(array)
     if found.is_floating_point():
         return found.to(torch.float32)
     return found if found.dtype in (torch.uint8, torch.bool) else found.to(torch.int64)
+
+
+def target_tensor(values: Any) -> Tensor:
+    """The same for targets: truth values and small numbers are classes, too."""
+    found = tensor(values, "y")
+    return found if found.is_floating_point() else found.to(torch.int64)
 
 
 def samples(x: Any, y: Any) -> Samples:
@@ -93,7 +115,7 @@ def samples(x: Any, y: Any) -> Samples:
         return Items(x, True)
     several = x if isinstance(x, (tuple, list)) and x and not np.isscalar(x[0]) and _is_table(x[0]) else (x,)
     inputs: Sequence[Tensor] = [tensor(part, "x") for part in several]
-    return Arrays(tuple(inputs), None if y is None else tensor(y, "y"))
+    return Arrays(tuple(inputs), None if y is None else target_tensor(y))
 
 
 # The most test samples that may occur in training beyond what chance explains, as a share of all.

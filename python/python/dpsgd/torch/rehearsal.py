@@ -51,10 +51,13 @@ class _Rehearsal:
         self.size = size
         self.groups = groups
         self.numbers = np.arange(count * size, dtype=np.uint32)
+        # What may draw at random draws the same in every call of the probe.
+        self.seed = None if rows.randomness == "error" else 0
 
     def run(self) -> None:
         """Finds a way, and looks for state and cross-talk."""
         rows = self.rows
+        self._check_samples()
         if rows.mode == "auto":
             self._choose()
         elif rows.mode == "threads":
@@ -64,12 +67,35 @@ class _Rehearsal:
         with _without_dropout(rows.model, rows.randomness):
             self._probe()
 
+    def _check_samples(self) -> None:
+        """Refuses a dataset that gives other values for the same number."""
+        numbers = torch.from_numpy(self.numbers.astype(np.int64))
+        same = all(
+            torch.equal(one.nan_to_num(), two.nan_to_num()) for one, two in zip(self._read(numbers), self._read(numbers))
+        )
+        if not same:
+            allowed = (
+                'if it draws at random by PyTorch\'s generator, allow that with randomness="different"'
+                if self.rows.randomness == "error"
+                else "it may draw from PyTorch's generator only, which follows secret seeds of the run here, and must keep "
+                "no state"
+            )
+            raise Refused(f"x: the dataset gave other values for the same numbers when it was read again; {allowed}")
+
+    def _read(self, numbers: torch.Tensor) -> list[torch.Tensor]:
+        with torch.random.fork_rng(devices=[], enabled=self.seed is not None):
+            if self.seed is not None:
+                torch.manual_seed(self.seed)
+            inputs, target = self.rows.samples.batch(numbers)
+        return [*inputs, *([] if target is None else [target])]
+
     def _tried(self, mode: Mode) -> tuple[float, list[Any]]:
         self.rows.mode = mode
         try:
-            stretches, _ = self.rows.rows(self.numbers, self.size)
+            act = partial(self.rows.rows, self.numbers, self.size, self.seed)
+            stretches, _ = act()
             with unsplit():
-                return min(self._seconds(lambda: self.rows.rows(self.numbers, self.size)) for _ in range(2)), stretches
+                return min(self._seconds(act) for _ in range(2)), stretches
         except Refused:
             raise
         except Exception as why:
@@ -177,15 +203,16 @@ class _Rehearsal:
             )
 
     def _probe(self) -> None:
-        first, _ = self.rows.rows(self.numbers, self.size)
-        again, _ = self.rows.rows(self.numbers, self.size)
+        first, _ = self.rows.rows(self.numbers, self.size, self.seed)
+        again, _ = self.rows.rows(self.numbers, self.size, self.seed)
         self._compare(first, again, "two calls")
-        alone, _ = self.rows.rows(self.numbers[:self.size], self.size)
+        alone, _ = self.rows.rows(self.numbers[:self.size], self.size, self.seed)
         self._compare([part[:1] for part in first], alone, "a call with other groups and one without them")
         if len(self.numbers) > self.size:
             # The same first group in other company: everything else in reverse.
             others = self.numbers[self.size:].reshape(-1, self.size)[::-1].ravel()
-            swapped, _ = self.rows.rows(np.concatenate([self.numbers[:self.size], others]), self.size)
+            company = np.concatenate([self.numbers[:self.size], others])
+            swapped, _ = self.rows.rows(company, self.size, self.seed)
             self._compare([part[:1] for part in first], [part[:1] for part in swapped], "calls with other groups")
 
 

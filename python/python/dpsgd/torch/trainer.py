@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
@@ -22,12 +23,12 @@ from dpsgd.mechanism import Adversary, Audit, Mechanism
 from dpsgd.saved import SavedRun, load_run
 from dpsgd.torch import distributed as shared
 from dpsgd.torch.callbacks import Callback
-from dpsgd.torch.data import digest, refuse_training_samples, samples
+from dpsgd.torch.data import Samples, digest, refuse_training_samples, samples
 from dpsgd.torch.progress import Bar, progress_bar
 from dpsgd.torch.rehearsal import rehearse
 from dpsgd.torch.rows import Loss, Mode, Rows
 
-Metric = Callable[[Tensor, Tensor], float]
+Metric = Callable[[Any, Tensor], float]
 
 # Groups of test samples whose gradients are looked at for the share that would be clipped.
 _CLIPPED_ON = 128
@@ -49,12 +50,18 @@ class Result:
     """What the charged rounds leak, against the adversary of the budget."""
     delta: float
     """At this δ."""
-    statement: str
-    """What the run guarantees and reached, for people."""
+    statement: str = field(repr=False)
+    """What the run guarantees and reached, for people; what ``print`` shows."""
     summary: dict[str, Any] | None = field(repr=False)
     """The same as data; None for a run that was stopped."""
     not_finite: int = field(repr=False)
     """Group results that were not finite and counted as zero: **private**, for the owner of the data only."""
+
+    def __str__(self) -> str:
+        return self.statement
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.statement)}</pre>"
 
 
 class Trainer:
@@ -85,6 +92,9 @@ class Trainer:
         inner_result: Literal["sum", "difference"] | None = None,
         outer: Literal["plain", "momentum", "adam"] = "momentum",
         momentum: float | None = None,
+        weight_decay: float | None = None,
+        average: str | None = None,
+        choose: Literal["average", "last", "better"] | None = None,
         noise: Literal["exact", "fast"] = "exact",
         delta: float = 1e-5,
         adversary: Adversary | None = None,
@@ -94,6 +104,7 @@ class Trainer:
         directory: str | PathLike[str] | None = None,
         name: str | None = None,
         data: str = "arrays",
+        ledger: str | PathLike[str] | None = None,
         mode: Mode = "auto",
         chunk: int | None = None,
         randomness: Literal["error", "different"] = "error",
@@ -116,21 +127,28 @@ class Trainer:
             lr: η, the step of w ← w − η·Ū/m (``--step`` of the command).
             clip_rule: how C changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse:FACTOR,
                 follow-update:SHARE.
-            lr_rule: how η changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse:FACTOR.
+            lr_rule: how η changes: constant, inverse-root, step:FACTOR:EPOCHS, when-worse:FACTOR, linear:END,
+                cosine:END, each after an optional warmup:SHARE+.
             inner: the algorithm inside a group, or several in turn: gradient, sgd, momentum, adam, adagrad, rmsprop.
             inner_step: η inside a group.
             inner_result: what a group hands over: the sum of its gradients or the model difference.
             outer: the optimizer that receives the noised updates.
             momentum: the coefficient of outer momentum; 0.9 unless said otherwise.
+            weight_decay: λ of w ← (1 − ηλ)·w before each step; it costs no privacy.
+            average: also keeps an average of w, which costs no privacy: ema:DECAY, or tail:SHARE of the rounds.
+            choose: which of the two becomes the model: the average unless said otherwise; ``"better"`` compares them on
+                the public test set.
             noise: exact, or fast.
             delta: δ at which ε is stated.
             adversary: against whom the budget holds.
             max_epsilon: stop before the round that would exceed this ε.
             test: **public** samples and targets, measured after every epoch without noise.
-            metric: of the test outputs and targets: a function, or ``"accuracy"`` for classes.
+            metric: of all test outputs and targets at once: a function, or ``"accuracy"`` for classes.
             directory: of the run; ``runs/DATA-NAME-1`` or the next free number if none is given.
             name: of the model in reports.
-            data: of the data in reports.
+            data: name of the data in reports, and in the shared ledger, which adds up what all runs on the same data have
+                spent.
+            ledger: the directory of the shared ledger, or ``"none"``; by default that of the command.
             mode: ``"vmap"``, ``"threads"`` (vmap over pieces of a batch, each on a thread of its own, with copies of the
                 module), ``"loop"`` (one backward pass a group), or ``"auto"``: threads where vmap works and a round
                 has work for them, the loop where that is faster. With a seed, name the mode and the chunk to get the
@@ -167,9 +185,10 @@ class Trainer:
             **mechanism.settings, "data": data, "net": self.name, "clip": float(clip), "clip_rule": clip_rule,
             "step": float(lr), "step_rule": lr_rule or "constant",
             "inner": [inner] if isinstance(inner, str) else list(inner or []), "inner_step": inner_step,
-            "inner_result": inner_result, "outer": outer, "momentum": momentum, "noise": noise, "delta": delta,
-            "adversary": adversary, "max_epsilon": max_epsilon, "seed": seed, "threads": threads,
-            "diagnostics": diagnostics or None,
+            "inner_result": inner_result, "outer": outer, "momentum": momentum, "weight_decay": weight_decay,
+            "average": average, "choose": choose, "noise": noise, "delta": delta, "adversary": adversary,
+            "max_epsilon": max_epsilon, "ledger": None if ledger is None else fspath(ledger), "seed": seed,
+            "threads": threads, "diagnostics": diagnostics or None,
         }
         given = samples(x, y)
         self._rows = Rows(model, loss, given, mode=mode, chunk=chunk, randomness=randomness, threads=threads)
@@ -212,6 +231,7 @@ class Trainer:
         self._rows.check_module()
         for groups, size in self._sizes:
             rehearse(self._rows, size, groups)
+        self._rehearse_test()
         if self.distributed:
             shared.agree_on_mode(self._rows)
         self._rehearsed = True
@@ -345,10 +365,24 @@ class Trainer:
         self._stop = True
 
     def audit(self, *, seconds: float = 60.0, trials: int | None = None) -> Audit:
-        """Attacks the mechanism of this run: the production sampler, clip, noise and rounds with its plan, on
-        worst-case gradients; and looks for state and cross-talk in the model, as the dry run does."""
+        """Attacks this run: production sampler, clip, noise and rounds with its plan, on two neighbouring data sets of
+        worst-case gradients that PyTorch computes in the mode and the chunks of this trainer. The model itself goes
+        through the dry run, which looks for state and cross-talk. Nothing is charged."""
         self.rehearse()
-        return Audit(*_dpsgd.audit(self._settings, seconds=seconds, trials=trials))
+        chosen = self._rows
+
+        def line(gradients: NDArray[np.float32]) -> Rows:
+            return Rows(
+                _Line(gradients.shape[1]), torch.mean, samples(gradients, None), mode=chosen.mode, chunk=chosen.chunk,
+                randomness=chosen.randomness, threads=self._settings["threads"],
+            )
+
+        return Audit(
+            *_dpsgd.audit(
+                self._settings, seconds=seconds, trials=trials, subject=line, name=f"PyTorch (mode {chosen.mode})",
+                chunk=chosen.call, random=chosen.randomness == "different",
+            )
+        )
 
     def load(self) -> SavedRun:
         """The run directory, read and verified."""
@@ -362,39 +396,52 @@ class Trainer:
         self._rows.store_in_model(weights)
         if self._test is None:
             return float("nan"), None, float("nan")
+        loss, score = self._measured(self._test, len(self._test), self.metric)
+        return loss, score, self._clipped(weights, clip)
+
+    def _rehearse_test(self) -> None:
+        """What cannot be measured is noticed before anything is spent, not after the first epoch."""
+        if self._test is None:
+            return
+        try:
+            # Without a function of the user's, which may need all samples (a ranking, say).
+            self._measured(self._test, min(2, len(self._test)), metric=None if callable(self.metric) else self.metric)
+        except Exception as why:
+            raise ValueError(f"test: the model cannot be measured on these samples: {why}") from why
+
+    @torch.no_grad()
+    def _measured(self, test: Samples, count: int, metric: Metric | str | None) -> tuple[float, float | None]:
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
-            loss, score = self._measured()
+            return self._measured_in_eval_mode(test, count, metric)
         finally:
             for module in training:
                 module.training = True
-        return loss, score, self._clipped(weights, clip)
 
-    @torch.no_grad()
-    def _measured(self) -> tuple[float, float | None]:
-        assert self._test is not None
-        total, scored, count, scores = 0.0, 0, len(self._test), 0.0
+    def _measured_in_eval_mode(self, test: Samples, count: int, metric: Metric | str | None) -> tuple[float, float | None]:
+        total, scored, scores = 0.0, 0, 0.0
+        outputs: list[Any] = []
+        targets: list[Tensor] = []
         device = self._rows.device
         for numbers in torch.arange(count).split(512):
-            inputs, target = self._test.batch(numbers)
+            inputs, target = test.batch(numbers)
             output = self.model(*(part.to(device) for part in inputs))
             target = None if target is None else target.to(device)
             loss = self._rows.loss(output) if target is None else self._rows.loss(output, target)
             total += float(loss) * len(numbers)
-            score = None if target is None else self._score(output, target)
-            if score is not None:
+            if target is None:
+                continue
+            if callable(metric):
+                outputs.append(output)
+                targets.append(target)
+            elif metric is not None and (score := _accuracy(output, target)) is not None:
                 scores += score * len(numbers)
                 scored += len(numbers)
+        if callable(metric) and targets:
+            # Of all at once: a ranking is no mean over batches.
+            return total / count, float(metric(_joined(outputs), torch.cat(targets)))
         return total / count, scores / scored if scored else None
-
-    def _score(self, output: Tensor, target: Tensor) -> float | None:
-        if callable(self.metric):
-            return float(self.metric(output, target))
-        classes = isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] > 1 and target.ndim == 1
-        if self.metric is None or not classes or target.is_floating_point():
-            return None
-        return float((output.argmax(dim=1) == target).float().mean())
 
     def _clipped(self, weights: NDArray[np.float32], clip: float) -> float:
         """The share of groups of test samples whose gradient is longer than C."""
@@ -432,6 +479,30 @@ class Trainer:
                 kept = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
             found.append((name, _DTYPES[value.dtype], list(value.shape), place, kept))
         return found
+
+
+def _accuracy(output: Any, target: Tensor) -> float | None:
+    classes = isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] > 1 and target.ndim == 1
+    if not classes or target.is_floating_point():
+        return None
+    return float((output.argmax(dim=1) == target).float().mean())
+
+
+def _joined(outputs: list[Any]) -> Any:
+    if isinstance(outputs[0], Tensor):
+        return torch.cat(outputs)
+    return tuple(_joined(list(parts)) for parts in zip(*outputs))
+
+
+class _Line(nn.Module):
+    """The gradient of the mean output is the mean of the inputs, whatever the weights."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(dimension))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weights
 
 
 class _Function(Callback):
