@@ -46,7 +46,7 @@ pub(crate) struct Loss {
 struct Kept {
     cumulants: HashMap<Tilt, Cumulants>,
     /// Lines by tilt; those that were given up are not tried again.
-    lines: HashMap<Tilt, Result<Arc<Contour>, PrivacyError>>,
+    lines: HashMap<(Tilt, usize), Result<Arc<Contour>, PrivacyError>>,
     lattices: Vec<Arc<Lattice>>,
     /// How often none could be made.
     without_lattice: u32,
@@ -161,18 +161,23 @@ impl Loss {
         computed
     }
 
+    /// The line through a tilt; where a lattice would take less time than a long one, only a short one.
     fn line(&self, tilt: Tilt) -> Result<Arc<Contour>, PrivacyError> {
-        if let Some(known) = self.kept().lines.get(&tilt) {
+        // Lines of Gaussians only are cheap however many values they have.
+        let has_rounds = self.factors.iter().any(|f| f.rounds() > 0);
+        let short = has_rounds && self.suits_lattice();
+        self.line_of(tilt, if short { VALUES_BESIDE_LATTICE } else { MOST_VALUES })
+    }
+
+    fn line_of(&self, tilt: Tilt, most_values: usize) -> Result<Arc<Contour>, PrivacyError> {
+        let key = (tilt, most_values);
+        if let Some(known) = self.kept().lines.get(&key) {
             return known.clone();
         }
         self.spend(0.0)?;
-        // Lines of Gaussians only are cheap however many values they have.
-        let has_rounds = self.factors.iter().any(|f| f.rounds() > 0);
-        let most_values =
-            if has_rounds && self.suits_lattice() { VALUES_BESIDE_LATTICE } else { MOST_VALUES };
         let line =
             Contour::new(&self.factors, tilt.value(), most_values, &|work| self.spend(work)).map(Arc::new);
-        self.kept().lines.insert(tilt, line.clone());
+        self.kept().lines.insert(key, line.clone());
         line
     }
 
@@ -384,7 +389,7 @@ impl Loss {
         let plain = self.factors.iter().all(|f| matches!(f.kind, Kind::Gaussian(_)));
         !plain
             && self.factors.iter().map(|f| f.times).sum::<u64>() <= MOST_ROUNDS
-            && Lattice::work(&self.factors) < MOST_WORK
+            && Lattice::is_affordable(&self.factors)
     }
 
     /// Whether the tilted law of the loss has two modes at this tilt: its mean moves from one to the other there.
@@ -630,6 +635,14 @@ impl Curve for Loss {
             && let Ok(known) = on_lattice()
         {
             found = found.intersect(known);
+        }
+        // A long line may still say more.
+        if suits_lattice
+            && found.width() > FINE_EPSILON * found.upper
+            && found.upper < FAR
+            && let Ok(line) = self.line_of(self.tilt_of_delta(found.upper), MOST_VALUES)
+        {
+            found = found.intersect(on(&line)?);
         }
         Ok(found)
     }

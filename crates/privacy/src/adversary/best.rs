@@ -170,7 +170,6 @@ impl Best {
             let value = direct.as_ref().map_err(Clone::clone).and_then(|curve| ask(&**curve));
             offer(&mut best, Route::Direct, value);
         }
-        let attained = best.map(|direct| direct.value);
         let narrow = |best: &Option<Answer>| {
             best.is_some_and(|known| {
                 known.value.upper.is_finite() && known.value.width() <= NARROW * known.value.upper.abs()
@@ -188,18 +187,7 @@ impl Best {
             });
             offer(&mut best, Route::Group, value);
         }
-        let mut best = best.ok_or_else(|| failed.unwrap_or_else(|| blind::refusal(&self.mechanism)))?;
-        if self.by_poisson()
-            && let Some(attained) = attained
-        {
-            // The pair can happen, so what is known of it holds for the truth; the other end of another theorem's
-            // answer need not.
-            match smaller {
-                Smaller::Better => best.value.lower = best.value.lower.min(attained.lower),
-                Smaller::Worse => best.value.upper = best.value.upper.max(attained.upper),
-            }
-        }
-        Ok(best)
+        best.ok_or_else(|| failed.unwrap_or_else(|| blind::refusal(&self.mechanism)))
     }
 
     /// ε(δ) and its theorem.

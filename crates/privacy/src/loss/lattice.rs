@@ -27,6 +27,11 @@ const OUTSIDE: f64 = 1e-10;
 const SCOUT: usize = 1 << 10;
 /// The most points of a window.
 const MOST_POINTS: f64 = (1 << 15) as f64;
+/// Fewer say too little.
+const LEAST_POINTS: f64 = 2000.0;
+/// What the edges of a cell cost at both ends for each normal distribution, in sines, and what all may cost.
+const WORK_OF_POINT: f64 = 200.0;
+const MOST_WORK_OF_CELLS: f64 = 4e7;
 /// Multiplications of all convolutions of one end.
 const MOST_PRODUCTS: f64 = 2.5e8;
 /// Masses below this are not carried on.
@@ -89,9 +94,13 @@ struct Window {
 impl Lattice {
     /// Roughly what [`new`](Self::new) costs, in sines.
     pub(super) fn work(factors: &[Factor]) -> f64 {
-        let normals: f64 = factors.iter().map(|f| OneRound::normals(f) as f64).sum();
         let points = points(factors);
-        40.0 * normals * points + 4.0 * convolutions(factors) * points * points / 100.0
+        WORK_OF_POINT * normals(factors) * points + 4.0 * convolutions(factors) * points * points / 100.0
+    }
+
+    /// Whether the components leave room for enough points.
+    pub(super) fn is_affordable(factors: &[Factor]) -> bool {
+        points(factors) >= LEAST_POINTS
     }
 
     /// The laws of the sum, narrow near a δ or an ε; `None` where nothing of use can be built.
@@ -239,9 +248,15 @@ fn convolutions(factors: &[Factor]) -> f64 {
     (factors.iter().map(|f| of(f.times)).sum::<f64>() + factors.len() as f64 - 3.0).max(0.0)
 }
 
+/// The normal distributions that every edge of a cell looks at.
+fn normals(factors: &[Factor]) -> f64 {
+    factors.iter().map(|f| OneRound::normals(f) as f64).sum()
+}
+
 /// How many points a window gets.
 fn points(factors: &[Factor]) -> f64 {
-    (2.0 * MOST_PRODUCTS / convolutions(factors).max(0.1)).sqrt().min(MOST_POINTS)
+    let by_products = (2.0 * MOST_PRODUCTS / convolutions(factors).max(0.1)).sqrt();
+    by_products.min(MOST_WORK_OF_CELLS / (WORK_OF_POINT * normals(factors))).min(MOST_POINTS)
 }
 
 /// About the smallest y > 0 for which a falling condition holds, not much larger than needed.
