@@ -16,6 +16,8 @@ pub(super) struct OneRound<'a> {
     components: Vec<Component<'a>>,
     /// Probability of Y = 0, the same under P and Q.
     atom: f64,
+    /// A bound on the probability under P of what was left out.
+    left_out: f64,
     relative_error: f64,
 }
 
@@ -63,7 +65,10 @@ pub(super) struct Cell {
 }
 
 impl<'a> OneRound<'a> {
-    pub(super) fn new(factor: &'a Factor) -> Self {
+    /// Components of less than `negligible` share together are left out; what they may do is in
+    /// [`left_out`](Self::left_out).
+    pub(super) fn new(factor: &'a Factor, negligible: f64) -> Self {
+        let mut left_out = 0.0;
         let gaussian = |square: f64, weight: f64| Component {
             weight,
             place: Place::Half { shift: square.sqrt(), hit: 1.0 },
@@ -99,6 +104,9 @@ impl<'a> OneRound<'a> {
                 let silent = |&(shift, share): &(f64, f64)| {
                     share * (1.0 - hit) * (cdf(0.5 * shift) - cdf(-0.5 * shift))
                 };
+                let kept = largest_shares(parts, negligible);
+                left_out = parts[kept..].iter().map(|part| part.1).sum::<f64>() * (1.0 + 1e-9);
+                let parts = &parts[..kept];
                 (parts.iter().flat_map(of).collect(), parts.iter().map(silent).sum(), *relative_error)
             }
             Kind::Round { shape: Shape::Line { plus, minus }, relative_error } => {
@@ -121,14 +129,20 @@ impl<'a> OneRound<'a> {
                 (vec![component], 0.0, *relative_error)
             }
         };
-        Self { times: factor.times, factor, components, atom, relative_error }
+        Self { times: factor.times, factor, components, atom, left_out, relative_error }
+    }
+
+    /// A bound on the probability under P of the components that were left out.
+    pub(super) fn left_out(&self) -> f64 {
+        self.left_out
     }
 
     /// The normal distributions that an edge looks at.
-    pub(super) fn normals(factor: &Factor) -> usize {
+    pub(super) fn normals(factor: &Factor, negligible: f64) -> usize {
         match &factor.kind {
             Kind::Gaussian(_) => 4,
-            Kind::Known { .. } | Kind::Round { shape: Shape::Halves { .. }, .. } => 4 * factor.parts(),
+            Kind::Known { .. } => 4 * factor.parts(),
+            Kind::Round { shape: Shape::Halves { parts, .. }, .. } => 4 * largest_shares(parts, negligible),
             Kind::Round { shape: Shape::Line { .. }, .. } => 1 + factor.parts(),
         }
     }
@@ -347,6 +361,20 @@ fn newton(f: &impl Fn(f64) -> (f64, f64), start: f64) -> Option<f64> {
     None
 }
 
+/// How many of the first components leave less than `negligible` to the others; at least one.
+fn largest_shares(parts: &[(f64, f64)], negligible: f64) -> usize {
+    let mut rest = 0.0;
+    let mut kept = parts.len();
+    while kept > 1 {
+        rest += parts[kept - 1].1;
+        if rest * (1.0 + 1e-9) > negligible {
+            break;
+        }
+        kept -= 1;
+    }
+    kept
+}
+
 /// The mass of N(0, 1) between two places with their tails, in either order, and its error.
 fn between(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     let ((from, near), (to, far)) = if a.0 < b.0 { (a, b) } else { (b, a) };
@@ -383,7 +411,7 @@ mod tests {
     fn cells_are_differences_of_tails() {
         for kind in kinds() {
             let factor = Factor { kind, times: 1 };
-            let round = OneRound::new(&factor);
+            let round = OneRound::new(&factor, 0.0);
             for (from, to) in [(-0.9, -0.4), (-0.02, -0.001), (0.001, 0.3), (0.5, 0.52), (1.0, 4.0)] {
                 let cell = round.cell(&round.edge(from), &round.edge(to));
                 let ((p_from, q_from, _), (p_to, q_to, _)) =
@@ -408,7 +436,7 @@ mod tests {
     fn nothing_is_left_out() {
         for kind in kinds() {
             let factor = Factor { kind, times: 1 };
-            let round = OneRound::new(&factor);
+            let round = OneRound::new(&factor, 0.0);
             let all = round.cell(&round.edge(f64::NEG_INFINITY), &round.edge(f64::INFINITY));
             assert!((all.p + round.atom - 1.0).abs() < 1e-14, "{factor:?} {all:?}");
             assert!((all.q + round.atom - 1.0).abs() < 1e-14, "{factor:?} {all:?}");

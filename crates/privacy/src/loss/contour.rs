@@ -200,7 +200,7 @@ impl Contour {
             let lines: Vec<Line> =
                 factors.iter().map(|f| f.line(c, reach, WANTED - 1.0)).collect::<Result<_, _>>()?;
             let ln_atom: f64 = lines.iter().map(Line::ln_atom).sum();
-            let most = ((reach / step) as usize + 1).min(MOST_NODES);
+            let most = ((reach / step) as usize).saturating_add(1).min(MOST_NODES);
             let cost = lines.iter().map(Line::cost).sum::<usize>();
             let few = (1..=FEW).contains(&factors.iter().map(Factor::rounds).sum());
             let direct = if few || 128.min(most) * cost > DIRECT {

@@ -27,6 +27,8 @@ const OUTSIDE: f64 = 1e-10;
 const SCOUT: usize = 1 << 10;
 /// The most points of a window.
 const MOST_POINTS: f64 = (1 << 15) as f64;
+/// Components of a smaller share of all rounds together count as infinite.
+const LEAST_SHARE: f64 = 1e-42;
 /// Fewer say too little.
 const LEAST_POINTS: f64 = 2000.0;
 /// What the edges of a cell cost at both ends for each normal distribution, in sines, and what all may cost.
@@ -105,8 +107,9 @@ impl Lattice {
 
     /// The laws of the sum, narrow near a δ or an ε; `None` where nothing of use can be built.
     pub(super) fn new(factors: &[Factor], near: Near) -> Option<Self> {
-        let rounds: Vec<OneRound<'_>> = factors.iter().map(OneRound::new).collect();
-        let times: f64 = rounds.iter().map(|r| r.times as f64).sum();
+        let times = rounds_of(factors);
+        let rounds: Vec<OneRound<'_>> =
+            factors.iter().map(|f| OneRound::new(f, LEAST_SHARE / times)).collect();
         let excess = |e: f64| rounds.iter().map(|r| r.times as f64 * r.excess(e)).sum::<f64>();
         let delta = match near {
             Near::Delta(delta) => delta,
@@ -248,9 +251,14 @@ fn convolutions(factors: &[Factor]) -> f64 {
     (factors.iter().map(|f| of(f.times)).sum::<f64>() + factors.len() as f64 - 3.0).max(0.0)
 }
 
+fn rounds_of(factors: &[Factor]) -> f64 {
+    factors.iter().map(|f| f.times as f64).sum()
+}
+
 /// The normal distributions that every edge of a cell looks at.
 fn normals(factors: &[Factor]) -> f64 {
-    factors.iter().map(|f| OneRound::normals(f) as f64).sum()
+    let negligible = LEAST_SHARE / rounds_of(factors);
+    factors.iter().map(|f| OneRound::normals(f, negligible) as f64).sum()
 }
 
 /// How many points a window gets.
@@ -308,7 +316,7 @@ fn split(round: &OneRound<'_>, origin: f64, step: f64, (low, high): (f64, f64), 
         mass[at + 1] += up;
     }
     let beyond = round.cell(&right, &round.edge(f64::INFINITY));
-    let mut above = beyond.p + beyond.error_of_p;
+    let mut above = beyond.p + beyond.error_of_p + round.left_out();
     let atom = round.atom().0;
     if last < 0 {
         above += atom;
@@ -651,7 +659,7 @@ mod tests {
     fn probability_is_kept_on_the_safe_side() {
         for factors in runs() {
             for (bottom, top) in [(-8.0, 12.0), (-0.3, 0.4), (-0.01, 3.0)] {
-                let rounds: Vec<_> = factors.iter().map(OneRound::new).collect();
+                let rounds: Vec<_> = factors.iter().map(|f| OneRound::new(f, 0.0)).collect();
                 let lattice = Lattice::within(&rounds, bottom, top, (-6.0, 9.0), 700.0).unwrap();
                 let total = |(a, b): &(Law, Sums)| {
                     let all = a.mass.iter().sum::<f64>() * (b.total[0] + b.above);
@@ -668,7 +676,7 @@ mod tests {
     #[test]
     fn finer_lattices_are_narrower() {
         for factors in runs() {
-            let rounds: Vec<_> = factors.iter().map(OneRound::new).collect();
+            let rounds: Vec<_> = factors.iter().map(|f| OneRound::new(f, 0.0)).collect();
             let made =
                 |points| Lattice::within(&rounds, -10.0, 14.0, (-6.0, 9.0), points).unwrap().delta(0.3);
             let (coarse, fine) = (made(500.0), made(8000.0));
