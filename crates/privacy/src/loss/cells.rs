@@ -375,16 +375,18 @@ fn largest_shares(parts: &[(f64, f64)], negligible: f64) -> usize {
     kept
 }
 
-/// The mass of N(0, 1) between two places with their tails, in either order, and its error.
+/// The mass of N(0, 1) between two places with their tails, in either order, and its error. A place u is a rounded
+/// difference, which changes its tail by u² roundings.
 fn between(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     let ((from, near), (to, far)) = if a.0 < b.0 { (a, b) } else { (b, a) };
-    let tails = near + far;
+    let error = |u: f64, tail: f64| if tail > 0.0 { tail * (ROUNDING + f64::EPSILON * u * u) } else { 0.0 };
+    let errors = error(from, near) + error(to, far);
     if from >= 0.0 {
-        (near - far, ROUNDING * tails)
+        (near - far, errors)
     } else if to <= 0.0 {
-        (far - near, ROUNDING * tails)
+        (far - near, errors)
     } else {
-        (1.0 - tails, ROUNDING * tails + f64::EPSILON)
+        (1.0 - (near + far), errors + f64::EPSILON)
     }
 }
 
