@@ -6,19 +6,19 @@
 //!
 //! Upper end: the mass of a cell is split between its two ends so that its masses under P and under Q are kept
 //! ("connect the dots", Doroshenko et al. 2022). Lower end: cells whose own loss lies on the lattice. Both are as
-//! in `grid`. What leaves the window goes to where it does no harm: for the upper end down to the window's
-//! bottom is raised to it and what is above counts as infinite, for the lower end it is dropped or lowered.
+//! in `grid`. What leaves the window goes to where it does no harm: for the upper end, what is below is raised to
+//! the window's bottom, and what is above counts as infinite; for the lower end it is dropped or lowered.
 
-use dpsgd_kernels::fast;
+mod law;
+mod round;
+
+use law::{End, Law, Sums, Window, two_powers};
+use round::{merged, split};
 
 use super::cells::OneRound;
 use super::factor::Factor;
 use crate::interval::Interval;
 
-/// How close, in steps, the search for a merged cell's end brings its loss to a lattice point, and how far below
-/// the point its proved loss may lie. The farthest of all is charged to ε for every round.
-const SOLVED: f64 = 1e-7;
-const MOST_SHORT: f64 = 1e-5;
 /// Room for the places of the edges, in steps; charged to ε for every round.
 const PLACED: f64 = 1e-8;
 /// Probability below the window and, relative to δ, above it.
@@ -36,8 +36,6 @@ const WORK_OF_POINT: f64 = 200.0;
 const MOST_WORK_OF_CELLS: f64 = 4e7;
 /// Multiplications of all convolutions of one end.
 const MOST_PRODUCTS: f64 = 2.5e8;
-/// Masses below this are not carried on.
-const TINY: f64 = 1e-290;
 
 /// What a lattice is made for: it is narrow there, and valid everywhere.
 #[derive(Clone, Copy, Debug)]
@@ -59,38 +57,6 @@ pub(super) struct Lattice {
     relative: f64,
     upper: (Law, Sums),
     lower: (Law, Sums),
-}
-
-/// A law under P: `mass[i]` at index `first` + i, and what counts as infinite.
-#[derive(Clone, Debug)]
-struct Law {
-    first: i64,
-    mass: Vec<f64>,
-    above: f64,
-}
-
-/// For a law b and every index J: Σ b_j, Σ b_j·e^{−(j−J)h} and Σ b_j·(1 − e^{−(j−J)h}) over j ≥ J.
-#[derive(Debug)]
-struct Sums {
-    first: i64,
-    total: Vec<f64>,
-    discounted: Vec<f64>,
-    gained: Vec<f64>,
-    above: f64,
-}
-
-/// Which of the two ends a law is for.
-#[derive(Clone, Copy, PartialEq)]
-enum End {
-    Upper,
-    Lower,
-}
-
-/// Indices that are kept.
-#[derive(Clone, Copy)]
-struct Window {
-    bottom: i64,
-    top: i64,
 }
 
 impl Lattice {
@@ -287,281 +253,6 @@ fn falls_to(scale: f64, holds: impl Fn(f64) -> bool) -> Option<f64> {
     Some(high)
 }
 
-/// Every cell's mass split between its ends.
-fn split(round: &OneRound<'_>, origin: f64, step: f64, (low, high): (f64, f64), window: Window) -> Law {
-    let first = (((low - origin) / step).floor() as i64).max(window.bottom);
-    let last = (((high - origin) / step).ceil() as i64).min(window.top).max(first + 1);
-    let mut mass = vec![0.0; (last - first + 1) as usize];
-    let (mut left, mut right) = (round.edge(f64::NEG_INFINITY), round.edge(origin + first as f64 * step));
-    // Losses below the window are raised to its bottom.
-    let below = round.cell(&left, &right);
-    mass[0] = below.p + below.error_of_p;
-    let shrunk = -(-step).exp_m1();
-    for i in first..last {
-        std::mem::swap(&mut left, &mut right);
-        let (lower, upper) = (origin + i as f64 * step, origin + (i + 1) as f64 * step);
-        round.move_edge(&mut right, upper, Some(&left));
-        let cell = round.cell(&left, &right);
-        // (p − up)·e^{−lower} + up·e^{−upper} = q. Both numbers are rounded up, which only raises losses.
-        let p = (cell.p + cell.error_of_p).max(0.0);
-        let factor = lower.exp_m1();
-        let difference = cell.gain - factor * cell.q;
-        let error = cell.error_of_gain
-            + factor.abs() * (cell.error_of_q + 4.0 * f64::EPSILON * cell.q)
-            + 4.0 * f64::EPSILON * (cell.gain.abs() + difference.abs());
-        let up = (difference + error) / shrunk;
-        let up = if up.is_nan() { p } else { up.clamp(0.0, p) };
-        let at = (i - first) as usize;
-        mass[at] += p - up;
-        mass[at + 1] += up;
-    }
-    let beyond = round.cell(&right, &round.edge(f64::INFINITY));
-    let mut above = beyond.p + beyond.error_of_p + round.left_out();
-    let atom = round.atom().0;
-    if last < 0 {
-        above += atom;
-    } else {
-        mass[(-first).max(0) as usize] += atom;
-    }
-    let mut law = Law { first, mass, above };
-    law.without_tiny(End::Upper);
-    law
-}
-
-/// Cells whose own loss ln(p/q) lies on the lattice, and how far below it at most, in steps.
-fn merged(
-    round: &OneRound<'_>,
-    origin: f64,
-    step: f64,
-    (low, high): (f64, f64),
-    window: Window,
-) -> (Law, f64) {
-    let first = (((low - origin) / step).floor() as i64).max(window.bottom).min(0);
-    let last = (((high - origin) / step).ceil() as i64).clamp(1, window.top.max(1));
-    let mut mass = vec![0.0; (last - first + 1) as usize];
-    // The central cell has its loss at the origin, or just above it.
-    let (from, to) = round.centre(step);
-    let central = round.cell(&round.edge(from), &round.edge(to));
-    mass[(-first) as usize] += (central.p - central.error_of_p).max(0.0) + round.atom().1;
-    let mut short = 0.0_f64;
-    for (sign, start, limit) in [(1.0, to, high), (-1.0, from, low)] {
-        let mut at = start;
-        let mut near = round.edge(at);
-        let mut far = near.clone();
-        while sign * (limit - at) > 0.0 {
-            let place = sign * (at - origin) / step;
-            // The next point at least a quarter of a step inside the cell, so that cells are about a step wide.
-            // Where the law falls so steeply that no cell reaches it, one that is nearer.
-            let mut found = None;
-            let mut reached = at;
-            for inside in [0.25, 0.01] {
-                let index = sign * (place + inside).ceil();
-                if found.is_some_and(|(_, _, other)| other == index) {
-                    break;
-                }
-                let wanted = origin + index * step;
-                // In steps, counted away from the centre.
-                let clamped = |length: f64| at + sign * step * length.clamp(0.02, 3.5);
-                let mut end = clamped(2.0 * (wanted - at) * sign / step);
-                let mut is_solved = false;
-                for _ in 0..8 {
-                    round.move_edge(&mut far, end, Some(&near));
-                    reached = end;
-                    let cell = if sign > 0.0 { round.cell(&near, &far) } else { round.cell(&far, &near) };
-                    if cell.p.is_nan() || cell.p <= TINY || cell.q <= 0.0 {
-                        found = None;
-                        break;
-                    }
-                    let (loss, error) = cell.loss();
-                    found = Some((cell, loss - error, index));
-                    let gap = wanted - loss;
-                    is_solved = gap.abs() < SOLVED * step;
-                    let next = clamped(sign * (end + 2.0 * gap - at) / step);
-                    if is_solved || next == end {
-                        break;
-                    }
-                    end = next;
-                }
-                if is_solved || found.is_none() {
-                    break;
-                }
-            }
-            if let Some((cell, loss, index)) = found {
-                let missing = (origin + index * step - loss) / step;
-                let index = if missing <= MOST_SHORT {
-                    short = short.max(missing);
-                    index
-                } else {
-                    ((loss - origin) / step).floor()
-                };
-                if index >= first as f64 {
-                    let at = index.min(last as f64) as i64 - first;
-                    mass[at as usize] += (cell.p - cell.error_of_p).max(0.0);
-                }
-            }
-            std::mem::swap(&mut near, &mut far);
-            at = reached;
-        }
-    }
-    let mut law = Law { first, mass, above: 0.0 };
-    law.without_tiny(End::Lower);
-    (law, short)
-}
-
-/// The product of all powers, but for the last multiplication.
-fn two_powers(laws: Vec<(Law, u64)>, window: Window, end: End) -> Option<(Law, Law)> {
-    let alone = laws.len() == 1;
-    let mut list: Vec<Law> = Vec::new();
-    for (law, times) in laws {
-        let mut power = law;
-        let mut left = times;
-        while left > 0 {
-            if alone && left == 2 && list.is_empty() {
-                return Some((power.clone(), power));
-            }
-            if left & 1 == 1 {
-                list.push(power.clone());
-            }
-            left >>= 1;
-            if left > 0 {
-                power = convolve(&power, &power, window, end);
-            }
-        }
-    }
-    while list.len() > 2 {
-        let (a, b) = (list.remove(0), list.remove(0));
-        list.push(convolve(&a, &b, window, end));
-    }
-    let b = list.pop()?;
-    Some((list.pop()?, b))
-}
-
-/// Rows that are added together.
-const ROWS: usize = 4;
-
-/// The law of the sum of two.
-fn convolve(a: &Law, b: &Law, window: Window, end: End) -> Law {
-    let first = (a.first + b.first).max(window.bottom);
-    let last = (a.last() + b.last()).min(window.top).max(first);
-    let size = (last - first + 1) as usize;
-    let mut mass = vec![0.0; size];
-    // Zeros on both sides, so that every row of a block has the same range.
-    let mut padded = vec![0.0; b.mass.len() + 2 * (ROWS - 1)];
-    padded[ROWS - 1..ROWS - 1 + b.mass.len()].copy_from_slice(&b.mass);
-    let start = a.first + b.first - first;
-    fast(
-        #[inline(always)]
-        || {
-            for (block, rows) in a.mass.chunks(ROWS).enumerate() {
-                let mut row = [0.0; ROWS];
-                row[..rows.len()].copy_from_slice(rows);
-                if row == [0.0; ROWS] {
-                    continue;
-                }
-                // Where the block's first term lands; the window cuts both ends.
-                let at = start + (block * ROWS) as i64;
-                let skip = (-at).max(0) as usize;
-                let count = b.mass.len() + ROWS - 1;
-                let room = (size as i64 - at).max(0) as usize;
-                let until = count.min(room);
-                if skip >= until {
-                    continue;
-                }
-                let out = &mut mass[(at + skip as i64) as usize..(at + until as i64) as usize];
-                let n = out.len();
-                let b0 = &padded[skip + 3..][..n];
-                let b1 = &padded[skip + 2..][..n];
-                let b2 = &padded[skip + 1..][..n];
-                let b3 = &padded[skip..][..n];
-                for i in 0..n {
-                    out[i] += (row[0] * b0[i] + row[1] * b1[i]) + (row[2] * b2[i] + row[3] * b3[i]);
-                }
-            }
-        },
-    );
-    // What lies outside the window: sums of b up to and from every index.
-    let mut up_to = Vec::with_capacity(b.mass.len() + 1);
-    up_to.push(0.0);
-    for &m in &b.mass {
-        up_to.push(up_to[up_to.len() - 1] + m);
-    }
-    let mut from = vec![0.0; b.mass.len() + 1];
-    for (j, &m) in b.mass.iter().enumerate().rev() {
-        from[j] = from[j + 1] + m;
-    }
-    let (mut below, mut above) = (0.0, 0.0);
-    let clamped = |j: i64| j.clamp(0, b.mass.len() as i64) as usize;
-    for (i, &m) in a.mass.iter().enumerate() {
-        let offset = a.first + i as i64 + b.first;
-        below += m * up_to[clamped(first - offset)];
-        above += m * from[clamped(last + 1 - offset)];
-    }
-    let mut law = Law { first, mass, above: 0.0 };
-    match end {
-        End::Upper => {
-            law.mass[0] += below;
-            let (all_a, all_b) = (a.mass.iter().sum::<f64>(), b.mass.iter().sum::<f64>());
-            law.above = above + a.above * (all_b + b.above) + all_a * b.above;
-        }
-        End::Lower => law.mass[size - 1] += above,
-    }
-    law.without_tiny(end);
-    law
-}
-
-impl Law {
-    fn last(&self) -> i64 {
-        self.first + self.mass.len() as i64 - 1
-    }
-
-    /// Sets masses to zero that would only make subnormal products; the upper end counts them as infinite.
-    fn without_tiny(&mut self, end: End) {
-        let mut gone = 0.0;
-        for mass in self.mass.iter_mut().filter(|m| **m < TINY) {
-            gone += *mass;
-            *mass = 0.0;
-        }
-        if end == End::Upper {
-            self.above += gone;
-        }
-    }
-}
-
-impl Sums {
-    fn new(law: &Law, step: f64) -> Self {
-        let n = law.mass.len();
-        let (mut total, mut discounted, mut gained) = (vec![0.0; n + 1], vec![0.0; n + 1], vec![0.0; n + 1]);
-        let (kept, lost) = ((-step).exp(), -(-step).exp_m1());
-        for j in (0..n).rev() {
-            total[j] = total[j + 1] + law.mass[j];
-            discounted[j] = kept * discounted[j + 1] + law.mass[j];
-            gained[j] = gained[j + 1] + lost * discounted[j + 1];
-        }
-        Self { first: law.first, total, discounted, gained, above: law.above }
-    }
-
-    /// Σ b_j·(1 − e^{−(j−J)h − ahead}) over j ≥ J, with `share` = 1 − e^{−ahead}, and what counts as infinite.
-    #[inline]
-    fn expectation(&self, index: i64, share: f64, ahead: f64, step: f64) -> f64 {
-        let j = index - self.first;
-        if j >= self.total.len() as i64 {
-            return self.above;
-        }
-        if j >= 0 {
-            let j = j as usize;
-            return self.above + self.gained[j] + share * self.discounted[j];
-        }
-        // All of b lies above, by −j steps more.
-        let share = -(-(ahead - j as f64 * step)).exp_m1();
-        self.above + self.gained[0] + share * self.discounted[0]
-    }
-
-    fn tail(&self, index: i64) -> f64 {
-        let j = (index - self.first).clamp(0, self.total.len() as i64 - 1) as usize;
-        self.above + self.total[j]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -682,39 +373,6 @@ mod tests {
             let (coarse, fine) = (made(500.0), made(8000.0));
             assert!(overlap(coarse, fine), "{factors:?}: {coarse:?} {fine:?}");
             assert!(fine.width() < 0.1 * coarse.width(), "{factors:?}: {coarse:?} {fine:?}");
-        }
-    }
-
-    #[test]
-    fn convolution_is_the_double_sum() {
-        let law = |first: i64, mass: &[f64], above: f64| Law { first, mass: mass.to_vec(), above };
-        let a = law(-3, &[0.1, 0.2, 0.0, 0.3, 0.15, 0.05, 0.1], 0.1);
-        let b = law(-2, &[0.3, 0.1, 0.25, 0.05, 0.2], 0.1);
-        for (bottom, top) in [(-10, 20), (-4, 3), (-2, 6), (0, 1)] {
-            let window = Window { bottom, top };
-            let mut expected = std::collections::BTreeMap::new();
-            let mut above = a.above + b.above - a.above * b.above;
-            let mut cut = 0.0;
-            for (i, x) in a.mass.iter().enumerate() {
-                for (j, y) in b.mass.iter().enumerate() {
-                    let at = a.first + b.first + (i + j) as i64;
-                    if at > top {
-                        above += x * y;
-                        cut += x * y;
-                    }
-                    *expected.entry(at).or_insert(0.0) += x * y;
-                }
-            }
-            let (upper, lower) = (convolve(&a, &b, window, End::Upper), convolve(&a, &b, window, End::Lower));
-            assert!((upper.above - above).abs() < 1e-15, "{upper:?} {above}");
-            let below: f64 = expected.range(..bottom).map(|(_, v)| v).sum();
-            for (&at, &value) in expected.range(bottom..=top) {
-                let got = |law: &Law| law.mass[(at - law.first) as usize];
-                let raised = if at == upper.first { below } else { 0.0 };
-                let lowered = if at == lower.last() { cut } else { 0.0 };
-                assert!((got(&upper) - value - raised).abs() < 1e-15, "{at} {upper:?}");
-                assert!((got(&lower) - value - lowered).abs() < 1e-15, "{at} {lower:?}");
-            }
         }
     }
 }
