@@ -116,7 +116,9 @@ impl Lattice {
             };
             if scout.beyond(top) <= 1e-7 * delta {
                 let enough = |y: f64| scout.beyond(y) <= 1e-8 * delta;
-                while enough(0.95 * top) {
+                // The law may have next to nothing above 0.
+                let lowest = 1e-3 * top;
+                while top > lowest && enough(0.95 * top) {
                     top *= 0.95;
                 }
                 break;
@@ -343,6 +345,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// With next to nothing above 0, where δ(0) is far below the δ that is asked for.
+    #[test]
+    fn a_law_that_hardly_ever_leaks_has_an_answer() {
+        let parts = vec![(20.0, 1.0)];
+        let factors = [factor(Shape::Halves { parts, hit: 1e-9 }, 3)];
+        let lattice = Lattice::new(&factors, Near::Delta(0.3)).unwrap();
+        let delta = lattice.delta(0.0);
+        assert!(delta.upper < 1e-8 && delta.lower > 1e-10, "{delta:?}");
     }
 
     /// The upper laws lose no probability, the lower ones gain none, whatever the window cuts off.

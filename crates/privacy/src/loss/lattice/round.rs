@@ -7,6 +7,7 @@ use crate::loss::cells::OneRound;
 /// the point its proved loss may lie. The farthest of all is charged to ε for every round.
 const SOLVED: f64 = 1e-7;
 const MOST_SHORT: f64 = 1e-5;
+
 /// Every cell's mass split between its ends.
 pub(super) fn split(
     round: &OneRound<'_>,
@@ -70,6 +71,8 @@ pub(super) fn merged(
     let central = round.cell(&round.edge(from), &round.edge(to));
     mass[(-first) as usize] += (central.p - central.error_of_p).max(0.0) + round.atom().1;
     let mut short = 0.0_f64;
+    let high = high.min(origin + window.top as f64 * step);
+    let low = low.max(origin + window.bottom as f64 * step);
     for (sign, start, limit) in [(1.0, to, high), (-1.0, from, low)] {
         let mut at = start;
         let mut near = round.edge(at);
@@ -127,6 +130,12 @@ pub(super) fn merged(
             }
             std::mem::swap(&mut near, &mut far);
             at = reached;
+        }
+        if sign > 0.0 {
+            // All that is left has at least the loss of its lower end.
+            let rest = round.cell(&near, &round.edge(f64::INFINITY));
+            let index = ((at - origin) / step - 0.01).floor();
+            mass[(index.min(last as f64) as i64 - first) as usize] += (rest.p - rest.error_of_p).max(0.0);
         }
     }
     let mut law = Law { first, mass, above: 0.0 };
